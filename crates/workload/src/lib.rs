@@ -1,1 +1,27 @@
-//! workload
+//! What a role sees when it runs as a Pod: its [`WorkloadContext`] and nothing else.
+//!
+//! A role is a part of the program that Kubernetes runs: an agent, the demo services, the mock model. On a laptop it is
+//! a task in the server's process, in a cluster a container; the same context is filled from either, and the role
+//! cannot tell which. So a role must never read the process's environment or an absolute path, open a socket of its
+//! own or build its own HTTP client.
+//!
+//! - [`WorkloadContext`], [`Role`], [`Ports`]: the contract between a role and whatever runs it.
+//! - [`Connector`]: the one way out. It maps Service names to live local endpoints, refuses addresses that no tool or
+//!   model may reach, follows no redirect and carries a deadline.
+//! - [`address`]: the rules about addresses, as pure functions.
+//!
+//! Start reading at [`context`], then [`connector`].
+
+pub mod address;
+pub mod connector;
+pub mod context;
+pub mod files;
+
+pub use connector::{
+    ConnectError, Connector, ConnectorOptions, OutboundRequest, OutboundResponse, Resolution, ServiceResolver,
+};
+pub use context::{
+    Identity, LogSink, Ports, Readiness, ReadinessState, Role, RoleError, Roles, ServeError, WorkloadContext,
+    WorkloadLog,
+};
+pub use files::FileRoot;
