@@ -1,1 +1,2 @@
-//! agent
+//! The conversation: packs, sessions, turns and their events.
+pub mod pack;
