@@ -1,0 +1,58 @@
+# Everything a developer or user types. `make help` lists it.
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+PROFILE ?= laptop
+CARGO ?= cargo
+BINARY := target/$(PROFILE)/mainstay
+
+.PHONY: help
+help: ## List the targets
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
+
+.PHONY: prepare
+prepare: ## Install or name what the build needs
+	@scripts/prepare
+
+.PHONY: build
+build: prepare ## Build bin/mainstay
+	@$(CARGO) build --locked --profile $(PROFILE) -p mainstay
+	@mkdir -p bin && cp -f $(BINARY) bin/mainstay.new && mv -f bin/mainstay.new bin/mainstay
+
+.PHONY: up
+up: build ## Build, start everything in the background, run the help desk example
+	@bin/mainstay up --detach --restart examples/helpdesk
+
+.PHONY: down
+down: ## Stop what `make up` started
+	@bin/mainstay down
+
+.PHONY: test
+test: prepare ## Rungs 1 to 3: unit, in process, whole binary
+	@$(CARGO) test --locked --workspace
+
+.PHONY: test-peers
+test-peers: build ## Rung 4: programs by other people against ours
+	@tests/peers/run
+
+.PHONY: lint
+lint: prepare ## Formatting, clippy, each crate alone
+	@$(CARGO) fmt --all --check
+	@$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
+
+.PHONY: generate
+generate: prepare ## Write the generated files anew
+	@$(CARGO) run --locked -q -p xtask -- generate
+
+.PHONY: check-generated
+check-generated: prepare ## Fail when a generated file is not current
+	@$(CARGO) run --locked -q -p xtask -- generate --check
+
+.PHONY: bench
+bench: build ## The figures of benches/RESULTS.md
+	@benches/run
+
+.PHONY: fuzz
+fuzz: ## Feed the parsers with noise; SECONDS_EACH bounds each target
+	@fuzz/run

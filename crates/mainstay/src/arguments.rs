@@ -1,0 +1,220 @@
+//! The command line: the only place that reads the process's environment.
+
+use std::{net::SocketAddr, path::PathBuf};
+
+use clap::{Args, Parser, Subcommand};
+
+/// Run AI agents that are described as Kubernetes resources.
+#[derive(Debug, Parser)]
+#[command(name = "mainstay", version, about, disable_help_subcommand = true)]
+pub(crate) struct Arguments {
+    /// What to do.
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// The verbs.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Start everything on this machine and apply manifests
+    Up(UpArguments),
+    /// Stop the server of a data directory
+    Down(DataArguments),
+    /// Talk to an agent
+    Chat(ChatArguments),
+    /// Apply manifests to the local server or, when named, to another cluster
+    Apply(ApplyArguments),
+    /// Show what runs and what blocks it
+    Status(StatusArguments),
+    /// Print the custom resource definitions
+    Crds,
+    /// Serve a scenario file as an OpenAI-compatible model
+    MockModel(MockModelArguments),
+    /// Run a demo service on its own
+    Demo(DemoArguments),
+    /// Print the version
+    Version(VersionArguments),
+    /// Print a completion script
+    Completion(CompletionArguments),
+    /// The server process itself; `up --detach` starts it
+    #[command(hide = true)]
+    Serve(ServeArguments),
+}
+
+/// Where the server's data is.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct DataArguments {
+    /// Data directory of the server
+    #[arg(long, env = "MAINSTAY_DATA", default_value = "./.mainstay", value_name = "DIR")]
+    pub(crate) data: PathBuf,
+}
+
+/// What a server is started with.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct ServeArguments {
+    #[command(flatten)]
+    pub(crate) data: DataArguments,
+    /// Address of the front door: agents, health, metrics [default: the former one, else 127.0.0.1:7480]
+    #[arg(long, env = "MAINSTAY_LISTEN", value_name = "ADDRESS")]
+    pub(crate) listen: Option<SocketAddr>,
+    /// Address of the Kubernetes API [default: the former one, else 127.0.0.1:7443]
+    #[arg(long, env = "MAINSTAY_KUBE_LISTEN", value_name = "ADDRESS")]
+    pub(crate) kube_listen: Option<SocketAddr>,
+    /// Serve on an address that other machines reach (the front door then always asks for its token)
+    #[arg(long, env = "MAINSTAY_ALLOW_REMOTE")]
+    pub(crate) allow_remote: bool,
+    /// Judge tool calls by ToolPolicies; `off` leaves the ToolPolicy kind out and judges nothing
+    #[arg(long, env = "MAINSTAY_POLICY_ENGINE", value_name = "on|off", default_value = "on")]
+    pub(crate) policy_engine: Switch,
+    /// Which log lines are written, as `tracing` directives
+    #[arg(long, env = "MAINSTAY_LOG", default_value = "info", value_name = "FILTER")]
+    pub(crate) log: String,
+    /// How log lines are written
+    #[arg(long, env = "MAINSTAY_LOG_FORMAT", default_value = "text", value_name = "text|json")]
+    pub(crate) log_format: LogFormat,
+}
+
+/// On or off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Switch {
+    /// On.
+    On,
+    /// Off.
+    Off,
+}
+
+/// The form of log lines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum LogFormat {
+    /// For people.
+    Text,
+    /// One JSON object a line.
+    Json,
+}
+
+/// `up`
+#[derive(Args, Clone, Debug)]
+pub(crate) struct UpArguments {
+    /// Manifest files, or folders whose *.yaml, *.yml and *.json files are applied
+    #[arg(value_name = "PATH")]
+    pub(crate) paths: Vec<PathBuf>,
+    #[command(flatten)]
+    pub(crate) serve: ServeArguments,
+    /// Leave the server running in the background
+    #[arg(long)]
+    pub(crate) detach: bool,
+    /// Drain and restart a server that is running already
+    #[arg(long)]
+    pub(crate) restart: bool,
+    /// Take over fields that somebody else has set since
+    #[arg(long)]
+    pub(crate) force_conflicts: bool,
+}
+
+/// Which API server a verb talks to. `$KUBECONFIG` alone never redirects a write.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct ClusterArguments {
+    #[command(flatten)]
+    pub(crate) data: DataArguments,
+    /// Kubeconfig of another cluster
+    #[arg(long, value_name = "FILE")]
+    pub(crate) kubeconfig: Option<PathBuf>,
+    /// Context of the kubeconfig (without --kubeconfig: of $KUBECONFIG or ~/.kube/config)
+    #[arg(long, value_name = "NAME")]
+    pub(crate) context: Option<String>,
+}
+
+/// `apply`
+#[derive(Args, Clone, Debug)]
+pub(crate) struct ApplyArguments {
+    /// Manifest file or folder; may be given several times
+    #[arg(short = 'f', long = "filename", value_name = "PATH", required = true)]
+    pub(crate) paths: Vec<PathBuf>,
+    #[command(flatten)]
+    pub(crate) cluster: ClusterArguments,
+    /// Take over fields that somebody else has set since
+    #[arg(long)]
+    pub(crate) force_conflicts: bool,
+    /// Name under which the fields are owned
+    #[arg(long, default_value = "mainstay", value_name = "NAME")]
+    pub(crate) field_manager: String,
+}
+
+/// `status`
+#[derive(Args, Clone, Debug)]
+pub(crate) struct StatusArguments {
+    #[command(flatten)]
+    pub(crate) cluster: ClusterArguments,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// `chat`
+#[derive(Args, Clone, Debug)]
+pub(crate) struct ChatArguments {
+    /// Name of the AgentRuntime
+    pub(crate) name: String,
+    /// Namespace of the AgentRuntime
+    #[arg(short, long, default_value = "default")]
+    pub(crate) namespace: String,
+    /// Send one message, print the answer and end
+    #[arg(short, long, value_name = "TEXT")]
+    pub(crate) message: Option<String>,
+    /// Continue a session
+    #[arg(long, value_name = "ID")]
+    pub(crate) session: Option<String>,
+    /// Print events, one JSON object a line
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Value of a prompt variable; may be given several times
+    #[arg(long = "set", value_name = "NAME=VALUE")]
+    pub(crate) variables: Vec<String>,
+    #[command(flatten)]
+    pub(crate) data: DataArguments,
+}
+
+/// `mock-model`
+#[derive(Args, Clone, Debug)]
+pub(crate) struct MockModelArguments {
+    /// Scenario file; without one the model answers by itself
+    #[arg(long, value_name = "FILE")]
+    pub(crate) scenario: Option<PathBuf>,
+    /// Address to serve on
+    #[arg(long, default_value = "127.0.0.1:7490", value_name = "ADDRESS")]
+    pub(crate) listen: SocketAddr,
+}
+
+/// `demo`
+#[derive(Args, Clone, Debug)]
+pub(crate) struct DemoArguments {
+    /// Which service
+    #[arg(value_enum)]
+    pub(crate) service: DemoService,
+    /// Address to serve on
+    #[arg(long, default_value = "127.0.0.1:8080", value_name = "ADDRESS")]
+    pub(crate) listen: SocketAddr,
+}
+
+/// The demo services.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum DemoService {
+    /// An HTTP order service
+    Orders,
+}
+
+/// `version`
+#[derive(Args, Clone, Debug)]
+pub(crate) struct VersionArguments {
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// `completion`
+#[derive(Args, Clone, Debug)]
+pub(crate) struct CompletionArguments {
+    /// The shell
+    #[arg(value_enum)]
+    pub(crate) shell: clap_complete::Shell,
+}

@@ -1,0 +1,225 @@
+//! `mainstay up`
+
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use futures::TryStreamExt;
+use kube::{Api, Client, api::DynamicObject, runtime::watcher};
+use serde_json::Value;
+
+use crate::{
+    applying::{self, Applied, ApplyOptions},
+    arguments::UpArguments,
+    cluster,
+    endpoints::Endpoints,
+    manifests,
+    serve::{self, Running},
+    server_process, terminal,
+    terminal::Failure,
+};
+
+/// The field manager of what `up` applies.
+const MANAGER: &str = "mainstay-up";
+/// How long `up` waits for the agents it applied before it says what they wait for.
+const SETTLES_WITHIN: Duration = Duration::from_secs(15);
+
+/// Starts the server, or finds the one that runs, applies the manifests and says what came of it.
+pub(crate) async fn run(arguments: &UpArguments, program: &str) -> Result<(), Failure> {
+    let data = &arguments.serve.data.data;
+    let mut running = Endpoints::read(data)?.filter(Endpoints::alive);
+    if let Some(endpoints) = &running
+        && arguments.restart
+    {
+        terminal::message(format!("restarting the server with pid {}", endpoints.pid));
+        server_process::stop(data)?;
+        running = None;
+    }
+    if let Some(endpoints) = running {
+        let own = env!("CARGO_PKG_VERSION");
+        if endpoints.version != own {
+            terminal::warning(format!("the running server is version {}, this program {own}", endpoints.version));
+            terminal::message("hint: `--restart` drains it and starts this version");
+        }
+        return settle(arguments, &endpoints, program).await;
+    }
+    if arguments.detach {
+        let serve = arguments.serve.clone();
+        let endpoints = tokio::task::spawn_blocking(move || server_process::start(&serve))
+            .await
+            .map_err(|error| Failure::new(format!("starting the server failed: {error}")))??;
+        return settle(arguments, &endpoints, program).await;
+    }
+    let server: Running = serve::start(&arguments.serve).await?;
+    let endpoints = server.endpoints().clone();
+    // In the foreground a refused manifest does not end the server: the next edit may mend it.
+    let stop = tokio::select! {
+        settled = settle(arguments, &endpoints, program) => {
+            if let Err(failure) = settled {
+                terminal::error(&failure.text, failure.hint.as_deref());
+            }
+            serve::stop_signal().await
+        }
+        stop = serve::stop_signal() => stop,
+    };
+    terminal::message(format!("{stop}: finishing what runs"));
+    server.stop().await;
+    Ok(())
+}
+
+/// Applies the manifests to the server at `endpoints` and reports.
+async fn settle(arguments: &UpArguments, endpoints: &Endpoints, program: &str) -> Result<(), Failure> {
+    let client = cluster::at(&endpoints.kubeconfig).await?;
+    let read = manifests::read(&arguments.paths);
+    for failure in &read.failures {
+        terminal::error(&failure.text, failure.hint.as_deref());
+    }
+    let options = ApplyOptions { manager: MANAGER.to_owned(), force: arguments.force_conflicts };
+    let (applied, refused) = applying::apply(&client, &read.manifests, &options).await;
+    if read.failures.is_empty() && refused == 0 {
+        report_left_behind(&arguments.serve.data.data, &arguments.paths, &applied)?;
+    }
+    let agents: Vec<&Applied> = applied.iter().filter(|object| object.kind.kind == "AgentRuntime").collect();
+    for agent in &agents {
+        terminal::message(agent_report(&client, agent).await);
+    }
+    for registry in applied.iter().filter(|object| object.kind.kind == "ToolRegistry") {
+        warn_about_unselected(&client, registry).await;
+    }
+    conclude(endpoints, agents.first().copied(), program);
+    match read.failures.len() + refused {
+        0 => Ok(()),
+        1 => Err(Failure::new("one manifest was not applied; the server goes on")),
+        several => Err(Failure::new(format!("{several} manifests were not applied; the server goes on"))),
+    }
+}
+
+fn objects(client: &Client, object: &Applied) -> Api<DynamicObject> {
+    match &object.namespace {
+        Some(namespace) => Api::namespaced_with(client.clone(), namespace, &object.resource),
+        None => Api::all_with(client.clone(), &object.resource),
+    }
+}
+
+/// Waits until the agent runs, or says what it waits for.
+async fn agent_report(client: &Client, agent: &Applied) -> String {
+    let api = objects(client, agent);
+    let mut last = None;
+    let running = async {
+        let mut changes = Box::pin(watcher::watch_object(api, &agent.name));
+        while let Ok(Some(change)) = changes.try_next().await {
+            let Some(object) = change else { continue };
+            let phase = object.data.pointer("/status/phase").and_then(Value::as_str).unwrap_or("Pending").to_owned();
+            let runs = phase == "Running";
+            last = Some(object);
+            if runs {
+                return true;
+            }
+        }
+        false
+    };
+    if let Ok(true) = tokio::time::timeout(SETTLES_WITHIN, running).await {
+        return format!("agent {} is Running", agent.name);
+    }
+    match last {
+        None => format!("agent {} has not been looked at within {} s", agent.name, SETTLES_WITHIN.as_secs()),
+        Some(object) => format!("agent {} is {}", agent.name, blocked(&object.data)),
+    }
+}
+
+/// `PHASE: CONDITION is False (REASON): MESSAGE` of an agent that does not run.
+pub(crate) fn blocked(object: &Value) -> String {
+    let phase = object.pointer("/status/phase").and_then(Value::as_str).unwrap_or("Pending");
+    let failing = object
+        .pointer("/status/conditions")
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+        .filter(|condition| condition.get("status").and_then(Value::as_str) == Some("False"))
+        // `Ready` repeats what another condition says better.
+        .max_by_key(|condition| condition.get("type").and_then(Value::as_str) != Some("Ready"));
+    match failing {
+        None => phase.to_owned(),
+        Some(condition) => {
+            let text = |field: &str| condition.get(field).and_then(Value::as_str).unwrap_or_default();
+            format!("{phase}: {} is False ({}): {}", text("type"), text("reason"), text("message"))
+        }
+    }
+}
+
+/// Every call to a registry that no policy selects is refused; who finds that out in a conversation is puzzled.
+async fn warn_about_unselected(client: &Client, registry: &Applied) {
+    let Ok(Some(object)) = objects(client, registry).get_opt(&registry.name).await else {
+        return;
+    };
+    let unselected = applying::condition(&object.data, "PolicyBound")
+        .is_some_and(|condition| condition.get("status").and_then(Value::as_str) == Some("False"));
+    if unselected {
+        terminal::warning(format!(
+            "no ToolPolicy selects ToolRegistry {}: every call of its tools will be refused",
+            registry.name
+        ));
+    }
+}
+
+fn conclude(endpoints: &Endpoints, agent: Option<&Applied>, program: &str) {
+    let log = endpoints.kubeconfig.parent().map(|data| data.join("logs").join("mainstay.log")).unwrap_or_default();
+    let chat = agent.map_or_else(|| "NAME".to_owned(), |agent| match agent.namespace.as_deref() {
+        Some(namespace) if namespace != "default" => format!("{} -n {namespace}", agent.name),
+        _ => agent.name.clone(),
+    });
+    terminal::message(format!("\nMainstay {} runs at {} (pid {})", endpoints.version, endpoints.http, endpoints.pid));
+    terminal::message(terminal::table(&[
+        vec!["  chat".to_owned(), format!("{program} chat {chat}")],
+        vec!["  kubectl".to_owned(), format!("export KUBECONFIG={}", endpoints.kubeconfig.display())],
+        vec!["  log".to_owned(), log.display().to_string()],
+        vec!["  stop".to_owned(), format!("{program} down")],
+    ]));
+}
+
+/// Nothing is pruned. What an earlier `up` of the same path applied and its manifests no longer hold is named.
+fn report_left_behind(data: &Path, paths: &[PathBuf], applied: &[Applied]) -> Result<(), Failure> {
+    if paths.is_empty() {
+        return Ok(());
+    }
+    let file = data.join("applied.json");
+    let failed = |error: &dyn std::fmt::Display| Failure::new(format!("{}: {error}", file.display()));
+    let mut record: BTreeMap<String, Vec<String>> = match std::fs::read_to_string(&file) {
+        Ok(text) => serde_json::from_str(&text).map_err(|error| failed(&error))?,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => BTreeMap::new(),
+        Err(error) => return Err(failed(&error)),
+    };
+    let key = paths
+        .iter()
+        .map(|path| std::path::absolute(path).unwrap_or_else(|_| path.clone()).display().to_string())
+        .collect::<Vec<_>>()
+        .join("\n");
+    let titles: Vec<String> = applied.iter().map(Applied::title).collect();
+    for gone in record.get(&key).into_iter().flatten().filter(|title| !titles.contains(title)) {
+        terminal::warning(format!("{gone} is in no manifest any more and stays; delete it with kubectl"));
+    }
+    record.insert(key, titles);
+    let text = serde_json::to_string_pretty(&record).map_err(|error| failed(&error))?;
+    mainstay_store::data_directory::write_private(&file, text.as_bytes()).map_err(|error| failed(&error))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn an_agent_that_waits_says_for_what() {
+        let object = json!({"status": {"phase": "Failed", "conditions": [
+            {"type": "Ready", "status": "False", "reason": "ProviderNotFound", "message": "blocked"},
+            {"type": "ProviderReady", "status": "False", "reason": "ProviderNotFound", "message": "Provider default/x not found"},
+        ]}});
+        assert_eq!(
+            blocked(&object),
+            "Failed: ProviderReady is False (ProviderNotFound): Provider default/x not found"
+        );
+    }
+}

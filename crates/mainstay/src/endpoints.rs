@@ -1,0 +1,114 @@
+//! `endpoints.json`: where the server of a data directory is reached, for the other verbs. Source: `interfaces.md` 4.
+
+use std::{
+    io,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+};
+
+use serde::{Deserialize, Serialize};
+
+use crate::terminal::Failure;
+
+/// The file's content.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Endpoints {
+    /// The front door: `http://127.0.0.1:7480`.
+    pub(crate) http: String,
+    /// The Kubernetes API: `https://127.0.0.1:7443`.
+    pub(crate) kubernetes: String,
+    /// The kubeconfig file, absolute.
+    pub(crate) kubeconfig: PathBuf,
+    /// The front door's token.
+    pub(crate) token: String,
+    /// The server's process.
+    pub(crate) pid: u32,
+    /// The server's version.
+    pub(crate) version: String,
+}
+
+impl Endpoints {
+    /// The file of the data directory `data`.
+    pub(crate) fn file(data: &Path) -> PathBuf {
+        data.join("endpoints.json")
+    }
+
+    /// What the file of `data` says, whether a server runs or not; `None` where there is none.
+    ///
+    /// # Errors
+    ///
+    /// When the file is there and cannot be read.
+    pub(crate) fn read(data: &Path) -> Result<Option<Self>, Failure> {
+        let file = Self::file(data);
+        let text = match std::fs::read_to_string(&file) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(Failure::new(format!("{}: {error}", file.display()))),
+        };
+        serde_json::from_str(&text)
+            .map(Some)
+            .map_err(|error| Failure::new(format!("{}: {error}", file.display())).with_hint("run `mainstay up` again"))
+    }
+
+    /// The endpoints of the server that runs on `data`.
+    ///
+    /// # Errors
+    ///
+    /// When none does.
+    pub(crate) fn of_running_server(data: &Path) -> Result<Self, Failure> {
+        let absent = || {
+            Failure::new(format!("no server runs on data directory {}", shown(data)))
+                .with_hint("start one with `mainstay up`, or name its directory with `--data DIR`")
+        };
+        let endpoints = Self::read(data)?.ok_or_else(absent)?;
+        if endpoints.alive() { Ok(endpoints) } else { Err(absent()) }
+    }
+
+    /// Whether the process of the file is there.
+    pub(crate) fn alive(&self) -> bool {
+        i32::try_from(self.pid)
+            .ok()
+            .and_then(rustix::process::Pid::from_raw)
+            .is_some_and(|pid| rustix::process::test_kill_process(pid).is_ok())
+    }
+
+    /// The ports of a former run, which a new one keeps so that a kubeconfig stays valid: front door, Kubernetes API.
+    pub(crate) fn former_addresses(&self) -> (Option<SocketAddr>, Option<SocketAddr>) {
+        let parse = |url: &str, scheme: &str| url.strip_prefix(scheme).and_then(|rest| rest.parse().ok());
+        (parse(&self.http, "http://"), parse(&self.kubernetes, "https://"))
+    }
+}
+
+fn shown(data: &Path) -> String {
+    std::path::absolute(data).unwrap_or_else(|_| data.to_owned()).display().to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn a_directory_without_a_server_says_how_to_start_one() {
+        let directory = tempfile::tempdir().unwrap();
+        let failure = Endpoints::of_running_server(directory.path()).unwrap_err();
+        assert!(failure.text.starts_with("no server runs on data directory "), "{failure}");
+        assert!(failure.hint.unwrap().contains("mainstay up"));
+    }
+
+    #[test]
+    fn former_addresses_are_read_back() {
+        let endpoints = Endpoints {
+            http: "http://127.0.0.1:7480".to_owned(),
+            kubernetes: "https://127.0.0.1:7443".to_owned(),
+            kubeconfig: PathBuf::from("/x"),
+            token: "t".to_owned(),
+            pid: std::process::id(),
+            version: "0".to_owned(),
+        };
+        assert!(endpoints.alive());
+        let (http, kubernetes) = endpoints.former_addresses();
+        assert_eq!((http.unwrap().port(), kubernetes.unwrap().port()), (7480, 7443));
+    }
+}

@@ -1,0 +1,159 @@
+//! `demo orders`: a small HTTP order service that the help desk example calls.
+//!
+//! | request | answer |
+//! |---|---|
+//! | `GET /orders` and `GET /orders?status=STATUS` | `{"orders": [ORDER, …]}` |
+//! | `GET /orders/ID` | ORDER, or 404 |
+//! | `DELETE /orders/ID` | 204, or 404 |
+//! | `GET /healthz` | 200 |
+//!
+//! ORDER is `{"id", "status", "customer", "items", "total", "carrier", "expected"}`. The orders are in memory: each
+//! start brings them back.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use async_trait::async_trait;
+use axum::{
+    Json, Router,
+    extract::{Path, Query, State},
+    http::StatusCode,
+    response::{IntoResponse, Response},
+    routing::get,
+};
+use mainstay_workload::{Role, RoleError, WorkloadContext};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+/// One order.
+#[derive(Clone, Debug, Serialize)]
+struct Order {
+    id: u64,
+    status: &'static str,
+    customer: &'static str,
+    items: Vec<&'static str>,
+    total: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    carrier: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    expected: Option<&'static str>,
+}
+
+/// The orders by number.
+// A std mutex: held for one look-up, never across an await.
+type Orders = Arc<Mutex<BTreeMap<u64, Order>>>;
+
+/// The service as a router, with its orders as they are at the start.
+pub(crate) fn router() -> Router {
+    let orders: Orders = Arc::new(Mutex::new(first_orders().into_iter().map(|order| (order.id, order)).collect()));
+    Router::new()
+        .route("/orders", get(list))
+        .route("/orders/{id}", get(read).delete(delete))
+        .route("/healthz", get(|| async { "ok" }))
+        .with_state(orders)
+}
+
+fn first_orders() -> Vec<Order> {
+    let order = |id, status, customer, items: &[&'static str], total, carrier, expected| Order {
+        id,
+        status,
+        customer,
+        items: items.to_vec(),
+        total,
+        carrier,
+        expected,
+    };
+    vec![
+        order(1015, "delivered", "Ada", &["lantern"], "24.00 EUR", Some("Parcel Post"), None),
+        order(1016, "open", "Grace", &["compass", "map"], "61.50 EUR", None, None),
+        order(1017, "shipped", "Linus", &["rope", "anchor"], "139.90 EUR", Some("Harbour Express"), Some("Friday")),
+        order(1018, "returned", "Barbara", &["sextant"], "310.00 EUR", Some("Parcel Post"), None),
+    ]
+}
+
+#[derive(Debug, Deserialize)]
+struct Filter {
+    status: Option<String>,
+}
+
+async fn list(State(orders): State<Orders>, Query(filter): Query<Filter>) -> Response {
+    let orders = orders.lock().unwrap_or_else(PoisonError::into_inner);
+    let chosen: Vec<&Order> =
+        orders.values().filter(|order| filter.status.as_deref().is_none_or(|status| status == order.status)).collect();
+    Json(json!({ "orders": chosen })).into_response()
+}
+
+async fn read(State(orders): State<Orders>, Path(id): Path<u64>) -> Response {
+    match orders.lock().unwrap_or_else(PoisonError::into_inner).get(&id) {
+        Some(order) => Json(order).into_response(),
+        None => missing(id),
+    }
+}
+
+async fn delete(State(orders): State<Orders>, Path(id): Path<u64>) -> Response {
+    match orders.lock().unwrap_or_else(PoisonError::into_inner).remove(&id) {
+        Some(_) => StatusCode::NO_CONTENT.into_response(),
+        None => missing(id),
+    }
+}
+
+fn missing(id: u64) -> Response {
+    (StatusCode::NOT_FOUND, Json(json!({ "error": format!("there is no order {id}") }))).into_response()
+}
+
+/// The role `demo`: the service named by the first argument.
+#[derive(Debug)]
+pub(crate) struct Demo;
+
+#[async_trait]
+impl Role for Demo {
+    async fn run(&self, context: WorkloadContext) -> Result<(), RoleError> {
+        match context.arguments.first().map(String::as_str) {
+            Some("orders") => {}
+            Some(other) => return Err(RoleError::new(format!("there is no demo service `{other}`; known: `orders`"))),
+            None => return Err(RoleError::new("name a demo service as the second argument; known: `orders`")),
+        }
+        let listener = context
+            .ports
+            .listen("http")
+            .await
+            .map_err(|error| RoleError::new(format!("port `http` cannot be listened on: {error}")))?;
+        context.log.line("the order service is ready");
+        context.readiness.ready();
+        let cancelled = context.cancellation.clone();
+        axum::serve(listener, router())
+            .with_graceful_shutdown(async move { cancelled.cancelled().await })
+            .await
+            .map_err(|error| RoleError::new(format!("the order service ended: {error}")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use axum::{body::Body, body::to_bytes, http::Request};
+    use tower::ServiceExt;
+
+    use super::*;
+
+    async fn ask(router: &Router, method: &str, path: &str) -> (StatusCode, String) {
+        let request = Request::builder().method(method).uri(path).body(Body::empty()).unwrap();
+        let response = router.clone().oneshot(request).await.unwrap();
+        let status = response.status();
+        (status, String::from_utf8(to_bytes(response.into_body(), 10_000).await.unwrap().to_vec()).unwrap())
+    }
+
+    #[tokio::test]
+    async fn orders_are_read_listed_and_deleted() {
+        let router = router();
+        let (status, body) = ask(&router, "GET", "/orders/1017").await;
+        assert!(status == StatusCode::OK && body.contains("Harbour Express"), "{body}");
+        let (_, body) = ask(&router, "GET", "/orders?status=open").await;
+        assert!(body.contains("1016") && !body.contains("1017"), "{body}");
+        assert_eq!(ask(&router, "DELETE", "/orders/1017").await.0, StatusCode::NO_CONTENT);
+        assert_eq!(ask(&router, "GET", "/orders/1017").await.0, StatusCode::NOT_FOUND);
+    }
+}

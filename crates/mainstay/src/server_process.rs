@@ -1,0 +1,125 @@
+//! Starting the server in the background, and stopping it.
+
+use std::{
+    io::{BufRead, BufReader},
+    os::unix::process::CommandExt,
+    path::Path,
+    process::{Child, Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    arguments::{LogFormat, ServeArguments, Switch},
+    endpoints::Endpoints,
+    terminal::Failure,
+};
+
+/// How long a server may take to say that it serves. A large data directory is read before.
+const STARTS_WITHIN: Duration = Duration::from_secs(60);
+/// How long a server may take to drain and end.
+const ENDS_WITHIN: Duration = Duration::from_secs(45);
+/// How often an ending process is looked at.
+const LOOKS_EVERY: Duration = Duration::from_millis(20);
+
+/// What a server started in the background says on its standard output, once, as one line of JSON.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", tag = "state")]
+pub(crate) enum StartReport {
+    /// It serves.
+    Ready,
+    /// It cannot serve.
+    Failed {
+        /// Why.
+        text: String,
+        /// What would mend it.
+        hint: Option<String>,
+    },
+}
+
+/// Starts the server in the background and waits until it serves.
+pub(crate) fn start(arguments: &ServeArguments) -> Result<Endpoints, Failure> {
+    let program = std::env::current_exe()
+        .map_err(|error| Failure::new(format!("the path of this program cannot be found: {error}")))?;
+    let mut command = Command::new(program);
+    command
+        .arg("serve")
+        .args(server_arguments(arguments))
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        // Its own process group: Ctrl-C in this terminal is not meant for it.
+        .process_group(0);
+    let mut child =
+        command.spawn().map_err(|error| Failure::new(format!("the server cannot be started: {error}")))?;
+    match first_line(&mut child) {
+        Some(StartReport::Ready) => Endpoints::of_running_server(&arguments.data.data),
+        Some(StartReport::Failed { text, hint }) => Err(Failure { text, hint }),
+        None => Err(Failure::new("the server ended before it served").with_hint(format!(
+            "its log is {}",
+            arguments.data.data.join("logs").join("mainstay.log").display()
+        ))),
+    }
+}
+
+/// The server's report; `None` when it ended or took too long.
+fn first_line(child: &mut Child) -> Option<StartReport> {
+    let output = child.stdout.take()?;
+    let (sender, receiver) = std::sync::mpsc::sync_channel(1);
+    // Reading blocks; the deadline is kept on this side. The thread ends with the pipe.
+    std::thread::spawn(move || {
+        let mut line = String::new();
+        let read = BufReader::new(output).read_line(&mut line);
+        // The receiver may have given up; there is nobody left to tell.
+        let _ = sender.send(read.ok().and_then(|_| serde_json::from_str(&line).ok()));
+    });
+    receiver.recv_timeout(STARTS_WITHIN).ok().flatten()
+}
+
+fn server_arguments(arguments: &ServeArguments) -> Vec<String> {
+    let mut words = vec!["--data".to_owned(), arguments.data.data.display().to_string()];
+    let mut add = |name: &str, value: String| words.extend([name.to_owned(), value]);
+    if let Some(listen) = arguments.listen {
+        add("--listen", listen.to_string());
+    }
+    if let Some(listen) = arguments.kube_listen {
+        add("--kube-listen", listen.to_string());
+    }
+    add("--log", arguments.log.clone());
+    add("--log-format", if arguments.log_format == LogFormat::Json { "json" } else { "text" }.to_owned());
+    add("--policy-engine", if arguments.policy_engine == Switch::On { "on" } else { "off" }.to_owned());
+    if arguments.allow_remote {
+        words.push("--allow-remote".to_owned());
+    }
+    words
+}
+
+/// Drains and stops the server of `data`. Gives whether one ran.
+pub(crate) fn stop(data: &Path) -> Result<bool, Failure> {
+    let Some(endpoints) = Endpoints::read(data)? else {
+        return Ok(false);
+    };
+    if !endpoints.alive() {
+        return Ok(false);
+    }
+    let pid = i32::try_from(endpoints.pid).ok().and_then(rustix::process::Pid::from_raw);
+    let Some(pid) = pid else {
+        return Ok(false);
+    };
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM)
+        .map_err(|error| Failure::new(format!("the server with pid {} cannot be stopped: {error}", endpoints.pid)))?;
+    let ends = Instant::now() + ENDS_WITHIN;
+    while endpoints.alive() {
+        if Instant::now() > ends {
+            return Err(Failure::new(format!(
+                "the server with pid {} has not ended within {} s",
+                endpoints.pid,
+                ENDS_WITHIN.as_secs()
+            ))
+            .with_hint(format!("`kill -9 {}` ends it at once; nothing acknowledged is lost", endpoints.pid)));
+        }
+        std::thread::sleep(LOOKS_EVERY);
+    }
+    Ok(true)
+}
