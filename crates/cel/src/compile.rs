@@ -1,0 +1,526 @@
+//! From source to [`Program`]: names, functions and literal patterns are checked here, so that an
+//! expression with a mistake is refused when it is written and not when it first decides something.
+
+use std::sync::Arc;
+
+use crate::ast::{BinaryOperator, Call, Fold, Index, Kind, ListItem, MapItem, Node, Select, SelectMode};
+use crate::error::CompileError;
+use crate::functions::{self, Lookup};
+use crate::parse;
+use crate::patterns;
+use crate::program::Program;
+use crate::syntax::{FoldSyntax, Form, Syntax};
+use crate::value::{Type, Value};
+
+/// Characters of a path in a trace.
+const PATH_LENGTH: usize = 200;
+
+/// What an expression may be and may mention.
+#[derive(Clone, Debug)]
+pub struct CompileOptions {
+    /// Names of the variables. Any other free name is a compile error.
+    pub variables: Vec<String>,
+    /// Longest source in bytes.
+    pub max_source_bytes: usize,
+    /// Deepest nesting of the expression. Evaluation recurses as deep.
+    pub max_depth: usize,
+    /// Most parts (names, literals, operators, calls) of the expression.
+    pub max_nodes: usize,
+}
+
+impl Default for CompileOptions {
+    fn default() -> Self {
+        Self {
+            variables: Vec::new(),
+            max_source_bytes: 5120,
+            max_depth: 100,
+            max_nodes: 2048,
+        }
+    }
+}
+
+impl CompileOptions {
+    /// The default limits with these variables.
+    pub fn with_variables<N: Into<String>>(names: impl IntoIterator<Item = N>) -> Self {
+        Self {
+            variables: names.into_iter().map(Into::into).collect(),
+            ..Self::default()
+        }
+    }
+}
+
+/// Checks an expression and makes it ready for evaluation.
+///
+/// # Errors
+/// A syntax error, an undeclared name, an unknown function or wrong number of arguments, a literal
+/// pattern that is no regular expression, or a limit of the options; with line, column and the line.
+pub fn compile(source: &str, options: &CompileOptions) -> Result<Program, CompileError> {
+    let syntax = parse::parse(source, options)?;
+    let mut keys = Vec::new();
+    let mut used = vec![false; options.variables.len()];
+    let mut checker = Checker {
+        source,
+        variables: &options.variables,
+        locals: Vec::new(),
+        used: &mut used,
+        keys: &mut keys,
+    };
+    let root = checker.check(syntax)?;
+    let variables: Vec<Arc<str>> = options
+        .variables
+        .iter()
+        .map(|name| name.as_str().into())
+        .collect();
+    Ok(Program::new(source, root, variables, used, keys))
+}
+
+struct Checker<'a> {
+    source: &'a str,
+    variables: &'a [String],
+    /// Variables of the macros around the current part, outermost first.
+    locals: Vec<String>,
+    used: &'a mut Vec<bool>,
+    /// Literal keys by the index of the variable they are looked up in.
+    keys: &'a mut Vec<(usize, String)>,
+}
+
+impl Checker<'_> {
+    fn error(&self, offset: usize, message: impl Into<String>) -> CompileError {
+        CompileError::at(self.source, offset, message)
+    }
+
+    fn undeclared(&self, offset: usize, name: &str) -> CompileError {
+        self.error(
+            offset,
+            format!("undeclared reference to '{name}' (in container '')"),
+        )
+    }
+
+    fn is_declared(&self, name: &str) -> bool {
+        self.locals.iter().any(|local| local == name)
+            || self.variables.iter().any(|variable| variable == name)
+    }
+
+    /// Checks a part; what reads a declared variable is marked for traces.
+    fn check(&mut self, syntax: Syntax) -> Result<Node, CompileError> {
+        let path = self.path(&syntax);
+        let offset = syntax.offset;
+        let node = self.check_plain(syntax)?;
+        Ok(match path {
+            Some(path) => Node {
+                offset,
+                kind: Kind::Observed {
+                    path: path.into(),
+                    node: Box::new(node),
+                },
+            },
+            None => node,
+        })
+    }
+
+    /// Checks the start of a selection chain: not marked, since the whole chain is.
+    fn check_operand(&mut self, syntax: Syntax) -> Result<Node, CompileError> {
+        if self.path(&syntax).is_some() {
+            self.check_plain(syntax)
+        } else {
+            self.check(syntax)
+        }
+    }
+
+    fn check_plain(&mut self, syntax: Syntax) -> Result<Node, CompileError> {
+        let Syntax { offset, form } = syntax;
+        let kind = match form {
+            Form::Literal(value) => Kind::Literal(value),
+            Form::Name(name) => self.name(&name, offset)?,
+            Form::Select { operand, field, mode } => {
+                if let Some(named) = self.qualified_type(&operand, &field) {
+                    return Ok(Node {
+                        offset,
+                        kind: Kind::Literal(Value::Type(named)),
+                    });
+                }
+                self.note_key(&operand, &field);
+                let operand = self.check_operand(*operand)?;
+                Kind::Select(Box::new(Select {
+                    operand,
+                    field: field.into(),
+                    mode,
+                }))
+            }
+            Form::Index {
+                operand,
+                index,
+                optional,
+            } => {
+                if let Form::Literal(Value::String(key)) = &index.form {
+                    self.note_key(&operand, key);
+                }
+                let operand = self.check_operand(*operand)?;
+                let index = self.check(*index)?;
+                Kind::Index(Box::new(Index {
+                    operand,
+                    index,
+                    optional,
+                }))
+            }
+            Form::Call {
+                target,
+                function,
+                arguments,
+            } => self.call(target, &function, arguments, offset)?,
+            Form::List(items) => {
+                let mut checked = Vec::with_capacity(items.len());
+                for (value, optional) in items {
+                    checked.push(ListItem {
+                        value: self.check(value)?,
+                        optional,
+                    });
+                }
+                Kind::List(checked)
+            }
+            Form::Map(items) => {
+                let mut checked = Vec::with_capacity(items.len());
+                for (key, value, optional) in items {
+                    checked.push(MapItem {
+                        key: self.check(key)?,
+                        value: self.check(value)?,
+                        optional,
+                    });
+                }
+                Kind::Map(checked)
+            }
+            Form::Fold(fold) => self.fold(*fold)?,
+            Form::Bind { name, value, body } => {
+                let value = self.check(*value)?;
+                let body = self.with_locals([name], |checker| checker.check(*body))?;
+                Kind::Bind(Box::new([value, body]))
+            }
+            Form::OptionalMap {
+                operand,
+                name,
+                body,
+                flat,
+            } => {
+                let operand = self.check(*operand)?;
+                let body = self.with_locals([name], |checker| checker.check(*body))?;
+                Kind::OptionalMap {
+                    parts: Box::new([operand, body]),
+                    flat,
+                }
+            }
+        };
+        Ok(Node { offset, kind })
+    }
+
+    fn with_locals<T>(
+        &mut self,
+        names: impl IntoIterator<Item = String>,
+        check: impl FnOnce(&mut Self) -> Result<T, CompileError>,
+    ) -> Result<T, CompileError> {
+        let before = self.locals.len();
+        self.locals.extend(names);
+        let result = check(self);
+        self.locals.truncate(before);
+        result
+    }
+
+    fn fold(&mut self, fold: FoldSyntax) -> Result<Kind, CompileError> {
+        let FoldSyntax {
+            range,
+            kind,
+            first,
+            second,
+            condition,
+            step,
+        } = fold;
+        let two = second.is_some();
+        let range = self.check(range)?;
+        let (condition, step) = self.with_locals([Some(first), second].into_iter().flatten(), |checker| {
+            let condition = match condition {
+                Some(condition) => Some(checker.check(condition)?),
+                None => None,
+            };
+            Ok((condition, checker.check(step)?))
+        })?;
+        Ok(Kind::Fold(Box::new(Fold {
+            range,
+            kind,
+            two,
+            step,
+            condition,
+        })))
+    }
+
+    fn name(&mut self, name: &str, offset: usize) -> Result<Kind, CompileError> {
+        if let Some(local) = self.locals.iter().rposition(|local| local == name) {
+            return Ok(Kind::Local(local));
+        }
+        if let Some(variable) = self.variables.iter().position(|variable| variable == name) {
+            if let Some(used) = self.used.get_mut(variable) {
+                *used = true;
+            }
+            return Ok(Kind::Variable(variable));
+        }
+        match Type::named(name) {
+            Some(named) => Ok(Kind::Literal(Value::Type(named))),
+            None => Err(self.undeclared(offset, name)),
+        }
+    }
+
+    /// `google.protobuf.Timestamp` and its like, which look like selections.
+    fn qualified_type(&self, operand: &Syntax, field: &str) -> Option<Type> {
+        let Form::Select {
+            operand: root,
+            field: middle,
+            mode: SelectMode::Plain,
+        } = &operand.form
+        else {
+            return None;
+        };
+        match &root.form {
+            Form::Name(name) if name == "google" && middle == "protobuf" && !self.is_declared(name) => {
+                Type::named(&format!("{name}.{middle}.{field}"))
+            }
+            _ => None,
+        }
+    }
+
+    fn note_key(&mut self, operand: &Syntax, key: &str) {
+        if let Form::Name(name) = &operand.form
+            && !self.locals.contains(name)
+            && let Some(variable) = self.variables.iter().position(|variable| variable == name)
+        {
+            self.keys.push((variable, key.to_owned()));
+        }
+    }
+
+    fn two(&mut self, arguments: Vec<Syntax>) -> Result<Option<[Node; 2]>, CompileError> {
+        let checked = self.all(arguments)?;
+        Ok(<[Node; 2]>::try_from(checked).ok())
+    }
+
+    fn all(&mut self, arguments: Vec<Syntax>) -> Result<Vec<Node>, CompileError> {
+        arguments
+            .into_iter()
+            .map(|argument| self.check(argument))
+            .collect()
+    }
+
+    fn call(
+        &mut self,
+        target: Option<Box<Syntax>>,
+        function: &str,
+        arguments: Vec<Syntax>,
+        offset: usize,
+    ) -> Result<Kind, CompileError> {
+        let Some(target) = target else {
+            return match operator(function) {
+                Some(operator) => self.operator(operator, arguments, offset),
+                None => self.function(function, false, arguments, offset),
+            };
+        };
+        if let Form::Name(namespace) = &target.form
+            && !self.is_declared(namespace)
+        {
+            let qualified = format!("{namespace}.{function}");
+            if functions::is_known(&qualified, false) {
+                return self.function(&qualified, false, arguments, offset);
+            }
+        }
+        if matches!(function, "or" | "orValue") && arguments.len() == 1 {
+            let unwrap = function == "orValue";
+            let mut parts = vec![*target];
+            parts.extend(arguments);
+            let parts = self
+                .two(parts)?
+                .ok_or_else(|| self.error(offset, "Syntax error: incomplete call"))?;
+            return Ok(Kind::OptionalOr {
+                parts: Box::new(parts),
+                unwrap,
+            });
+        }
+        let mut all = Vec::with_capacity(arguments.len() + 1);
+        all.push(*target);
+        all.extend(arguments);
+        self.function(function, true, all, offset)
+    }
+
+    fn operator(
+        &mut self,
+        operator: Operator,
+        arguments: Vec<Syntax>,
+        offset: usize,
+    ) -> Result<Kind, CompileError> {
+        if let Operator::Binary(BinaryOperator::In) = operator
+            && let [key, map] = arguments.as_slice()
+            && let Form::Literal(Value::String(key)) = &key.form
+        {
+            let key = key.to_string();
+            self.note_key(map, &key);
+        }
+        let incomplete = |checker: &Self| checker.error(offset, "Syntax error: incomplete operator");
+        match operator {
+            Operator::Not | Operator::Negate => {
+                let mut checked = self.all(arguments)?;
+                let operand = Box::new(checked.pop().ok_or_else(|| incomplete(self))?);
+                Ok(if operator == Operator::Not {
+                    Kind::Not(operand)
+                } else {
+                    Kind::Negate(operand)
+                })
+            }
+            Operator::Conditional => {
+                let checked = self.all(arguments)?;
+                let parts = <[Node; 3]>::try_from(checked).map_err(|_| incomplete(self))?;
+                self.must_be_bool(&parts[0], "_?_:_")?;
+                Ok(Kind::Conditional(Box::new(parts)))
+            }
+            Operator::And | Operator::Or => {
+                let parts = self.two(arguments)?.ok_or_else(|| incomplete(self))?;
+                let name = if operator == Operator::And { "_&&_" } else { "_||_" };
+                self.must_be_bool(&parts[0], name)?;
+                self.must_be_bool(&parts[1], name)?;
+                let parts = Box::new(parts);
+                Ok(if operator == Operator::And {
+                    Kind::And(parts)
+                } else {
+                    Kind::Or(parts)
+                })
+            }
+            Operator::Binary(binary) => {
+                let parts = self.two(arguments)?.ok_or_else(|| incomplete(self))?;
+                Ok(Kind::Binary(binary, Box::new(parts)))
+            }
+        }
+    }
+
+    /// Refuses a part that can never be a boolean where one is needed.
+    fn must_be_bool(&self, node: &Node, operator: &str) -> Result<(), CompileError> {
+        match node.known_type() {
+            Some(known) if known != Type::Bool => Err(self.error(
+                node.offset,
+                format!(
+                    "expected type 'bool' but found '{}' (operand of {operator})",
+                    known.name()
+                ),
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    fn function(
+        &mut self,
+        name: &str,
+        member: bool,
+        arguments: Vec<Syntax>,
+        offset: usize,
+    ) -> Result<Kind, CompileError> {
+        let function = match functions::find(name, member, arguments.len()) {
+            Lookup::Found(function) => function,
+            Lookup::WrongArguments => {
+                let dynamic = vec!["dyn"; arguments.len() - usize::from(member)].join(", ");
+                let applied = if member {
+                    format!("dyn.({dynamic})")
+                } else {
+                    format!("({dynamic})")
+                };
+                return Err(self.error(
+                    offset,
+                    format!("found no matching overload for '{name}' applied to '{applied}'"),
+                ));
+            }
+            Lookup::Unknown => return Err(self.undeclared(offset, name)),
+        };
+        let arguments = self.all(arguments)?;
+        let mut pattern = None;
+        if let Some(index) = function.pattern
+            && let Some(Node {
+                kind: Kind::Literal(Value::String(text)),
+                offset,
+            }) = arguments.get(index)
+        {
+            pattern = Some(patterns::compile(text).map_err(|error| {
+                self.error(
+                    *offset,
+                    format!("invalid matches argument: {}", error.replace('\n', " ")),
+                )
+            })?);
+        }
+        Ok(Kind::Call(Box::new(Call {
+            function,
+            arguments,
+            pattern,
+        })))
+    }
+
+    /// How a trace names this part, when it is a declared variable or a selection from one.
+    fn path(&self, syntax: &Syntax) -> Option<String> {
+        let path = self.path_text(syntax)?;
+        (path.len() <= PATH_LENGTH).then_some(path)
+    }
+
+    fn path_text(&self, syntax: &Syntax) -> Option<String> {
+        match &syntax.form {
+            Form::Name(name) => {
+                let declared = !self.locals.contains(name) && self.variables.contains(name);
+                declared.then(|| name.clone())
+            }
+            Form::Select { operand, field, mode } => {
+                let operand = self.path_text(operand)?;
+                Some(match mode {
+                    SelectMode::Plain => format!("{operand}.{field}"),
+                    SelectMode::Optional => format!("{operand}.?{field}"),
+                    SelectMode::Test => format!("has({operand}.{field})"),
+                })
+            }
+            Form::Index {
+                operand,
+                index,
+                optional,
+            } => {
+                let operand = self.path_text(operand)?;
+                let index = match &index.form {
+                    Form::Literal(Value::String(key)) => format!("\"{}\"", key.escape_debug()),
+                    Form::Literal(Value::Int(key)) => key.to_string(),
+                    _ => self.path_text(index)?,
+                };
+                let mark = if *optional { "?" } else { "" };
+                Some(format!("{operand}[{mark}{index}]"))
+            }
+            _ => None,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Operator {
+    Not,
+    Negate,
+    And,
+    Or,
+    Conditional,
+    Binary(BinaryOperator),
+}
+
+fn operator(name: &str) -> Option<Operator> {
+    Some(match name {
+        "!_" => Operator::Not,
+        "-_" => Operator::Negate,
+        "_&&_" => Operator::And,
+        "_||_" => Operator::Or,
+        "_?_:_" => Operator::Conditional,
+        "_+_" => Operator::Binary(BinaryOperator::Add),
+        "_-_" => Operator::Binary(BinaryOperator::Subtract),
+        "_*_" => Operator::Binary(BinaryOperator::Multiply),
+        "_/_" => Operator::Binary(BinaryOperator::Divide),
+        "_%_" => Operator::Binary(BinaryOperator::Remainder),
+        "_==_" => Operator::Binary(BinaryOperator::Equal),
+        "_!=_" => Operator::Binary(BinaryOperator::NotEqual),
+        "_<_" => Operator::Binary(BinaryOperator::Less),
+        "_<=_" => Operator::Binary(BinaryOperator::LessOrEqual),
+        "_>_" => Operator::Binary(BinaryOperator::Greater),
+        "_>=_" => Operator::Binary(BinaryOperator::GreaterOrEqual),
+        "@in" => Operator::Binary(BinaryOperator::In),
+        _ => return None,
+    })
+}

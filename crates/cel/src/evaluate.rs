@@ -1,0 +1,488 @@
+//! Evaluation: a walk over the checked tree that charges before it works.
+
+use std::sync::Arc;
+
+use crate::ast::{Call, Fold, FoldKind, Index, Kind, ListItem, MapItem, Node, Select, SelectMode};
+use crate::budget::Budget;
+use crate::error::{EvaluationError, EvaluationErrorKind};
+use crate::operators;
+use crate::patterns::Patterns;
+use crate::trace::Trace;
+use crate::value::{Key, Map, Value};
+
+/// Cost of making a list, before its elements (Kubernetes' base cost).
+const LIST_COST: u64 = 10;
+/// Cost of making a map, before its entries (Kubernetes' base cost).
+const MAP_COST: u64 = 30;
+/// Cost of one round of a macro: the loop's condition and the accumulator.
+const ROUND_COST: u64 = 2;
+
+type Evaluated = Result<Value, EvaluationError>;
+
+/// What functions work with besides their arguments.
+pub(crate) struct Context<'a> {
+    pub(crate) budget: &'a mut Budget,
+    pub(crate) patterns: Patterns,
+}
+
+pub(crate) struct Machine<'a> {
+    context: Context<'a>,
+    names: &'a [Arc<str>],
+    variables: Vec<Option<&'a Value>>,
+    /// Variables of the macros that are running, outermost first.
+    locals: Vec<Value>,
+    trace: Option<Trace>,
+}
+
+impl<'a> Machine<'a> {
+    pub(crate) fn new(
+        names: &'a [Arc<str>],
+        variables: Vec<Option<&'a Value>>,
+        budget: &'a mut Budget,
+        trace: Option<Trace>,
+    ) -> Self {
+        Self {
+            context: Context {
+                budget,
+                patterns: Patterns::default(),
+            },
+            names,
+            variables,
+            locals: Vec::new(),
+            trace,
+        }
+    }
+
+    pub(crate) fn into_trace(self) -> Option<Trace> {
+        self.trace
+    }
+
+    /// Each arm calls a method of its own: this function recurses as deep as the expression, so its
+    /// stack frame has to stay small.
+    pub(crate) fn evaluate(&mut self, node: &'a Node) -> Evaluated {
+        match &node.kind {
+            Kind::Literal(value) => Ok(value.clone()),
+            Kind::Variable(index) => self.variable(*index),
+            Kind::Local(index) => self.local(*index),
+            Kind::Select(select) => self.select(select),
+            Kind::Index(index) => self.index(index),
+            Kind::Not(operand) => self.not(operand),
+            Kind::Negate(operand) => self.negate(operand),
+            Kind::And(parts) => self.logical(parts, false),
+            Kind::Or(parts) => self.logical(parts, true),
+            Kind::Binary(operator, parts) => {
+                let left = self.evaluate(&parts[0])?;
+                let right = self.evaluate(&parts[1])?;
+                operators::binary(&mut self.context, *operator, &left, &right)
+            }
+            Kind::Conditional(parts) => self.conditional(parts),
+            Kind::List(items) => self.list(items),
+            Kind::Map(items) => self.map(items),
+            Kind::Call(call) => self.call(call),
+            Kind::Fold(fold) => self.fold(fold),
+            Kind::Bind(parts) => self.bind(parts),
+            Kind::OptionalMap { parts, flat } => self.optional_map(parts, *flat),
+            Kind::OptionalOr { parts, unwrap } => self.optional_or(parts, *unwrap),
+            Kind::Observed { path, node } => self.observed(path, node),
+        }
+    }
+
+    fn variable(&mut self, index: usize) -> Evaluated {
+        self.context.budget.charge(1)?;
+        match self.variables.get(index).copied().flatten() {
+            Some(value) => Ok(value.clone()),
+            None => {
+                let name = self.names.get(index).map_or("", |name| name);
+                Err(EvaluationError::new(
+                    EvaluationErrorKind::NoSuchVariable,
+                    format!("no such attribute(s): {name}"),
+                ))
+            }
+        }
+    }
+
+    fn local(&mut self, index: usize) -> Evaluated {
+        self.context.budget.charge(1)?;
+        self.locals.get(index).cloned().ok_or_else(|| {
+            EvaluationError::new(
+                EvaluationErrorKind::NoSuchVariable,
+                "no such attribute(s): macro variable",
+            )
+        })
+    }
+
+    fn select(&mut self, select: &'a Select) -> Evaluated {
+        let operand = self.evaluate(&select.operand)?;
+        self.context.budget.charge(1)?;
+        let (found, was_optional) = match &operand {
+            Value::Map(map) => (map.get(&select.field).cloned(), false),
+            Value::Optional(None) => (None, true),
+            Value::Optional(Some(inner)) => match &**inner {
+                Value::Map(map) => (map.get(&select.field).cloned(), true),
+                _ => (None, true),
+            },
+            _ => (None, false),
+        };
+        match select.mode {
+            SelectMode::Test => Ok(Value::Bool(found.is_some())),
+            SelectMode::Optional => Ok(found.map_or_else(Value::none, Value::some)),
+            SelectMode::Plain if was_optional => Ok(found.map_or_else(Value::none, Value::some)),
+            SelectMode::Plain => found.ok_or_else(|| EvaluationError::no_key(&select.field)),
+        }
+    }
+
+    fn index(&mut self, index: &'a Index) -> Evaluated {
+        let operand = self.evaluate(&index.operand)?;
+        let key = self.evaluate(&index.index)?;
+        self.context.budget.charge(1)?;
+        let (container, was_optional) = match &operand {
+            Value::Optional(None) => return Ok(Value::none()),
+            Value::Optional(Some(inner)) => (&**inner, true),
+            other => (other, false),
+        };
+        match operators::element(container, &key) {
+            Ok(value) if index.optional || was_optional => Ok(Value::some(value)),
+            Ok(value) => Ok(value),
+            Err(error)
+                if (index.optional || was_optional)
+                    && matches!(
+                        error.kind(),
+                        EvaluationErrorKind::NoSuchKey | EvaluationErrorKind::IndexOutOfBounds
+                    ) =>
+            {
+                Ok(Value::none())
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn not(&mut self, operand: &'a Node) -> Evaluated {
+        let value = self.evaluate(operand)?;
+        self.context.budget.charge(1)?;
+        match value {
+            Value::Bool(value) => Ok(Value::Bool(!value)),
+            other => Err(EvaluationError::no_overload("!_", &[other])),
+        }
+    }
+
+    fn negate(&mut self, operand: &'a Node) -> Evaluated {
+        let value = self.evaluate(operand)?;
+        self.context.budget.charge(1)?;
+        operators::negate(value)
+    }
+
+    /// `&&` and `||`. A side that decides the result absorbs an error of the other side; a limit is
+    /// never absorbed.
+    fn logical(&mut self, parts: &'a [Node; 2], deciding: bool) -> Evaluated {
+        let left = self.evaluate(&parts[0]);
+        match &left {
+            Ok(Value::Bool(value)) if *value == deciding => return left,
+            Err(error) if error.is_limit() => return left,
+            _ => {}
+        }
+        let right = self.evaluate(&parts[1]);
+        match &right {
+            Ok(Value::Bool(value)) if *value == deciding => return right,
+            Err(error) if error.is_limit() => return right,
+            _ => {}
+        }
+        match (left?, right?) {
+            (Value::Bool(_), Value::Bool(_)) => Ok(Value::Bool(!deciding)),
+            (left, right) => {
+                let name = if deciding { "_||_" } else { "_&&_" };
+                Err(EvaluationError::no_overload(name, &[left, right]))
+            }
+        }
+    }
+
+    fn conditional(&mut self, parts: &'a [Node; 3]) -> Evaluated {
+        match self.evaluate(&parts[0])? {
+            Value::Bool(true) => self.evaluate(&parts[1]),
+            Value::Bool(false) => self.evaluate(&parts[2]),
+            other => Err(EvaluationError::no_overload("_?_:_", &[other])),
+        }
+    }
+
+    fn list(&mut self, items: &'a [ListItem]) -> Evaluated {
+        self.context.budget.charge(LIST_COST)?;
+        self.context.budget.allocate_entries(items.len())?;
+        let mut list = Vec::with_capacity(items.len());
+        for item in items {
+            let value = self.evaluate(&item.value)?;
+            if !item.optional {
+                list.push(value);
+            } else if let Some(value) = optional_entry(value)? {
+                list.push(value);
+            }
+        }
+        Ok(Value::list(list))
+    }
+
+    fn map(&mut self, items: &'a [MapItem]) -> Evaluated {
+        self.context.budget.charge(MAP_COST)?;
+        self.context
+            .budget
+            .allocate_entries(items.len().saturating_mul(2))?;
+        let mut entries = Vec::with_capacity(items.len());
+        for item in items {
+            let key = self.evaluate(&item.key)?;
+            let value = self.evaluate(&item.value)?;
+            let key = map_key(key)?;
+            if !item.optional {
+                entries.push((key, value));
+            } else if let Some(value) = optional_entry(value)? {
+                entries.push((key, value));
+            }
+        }
+        unique_map(entries)
+    }
+
+    fn call(&mut self, call: &'a Call) -> Evaluated {
+        let mut arguments = Vec::with_capacity(call.arguments.len());
+        for argument in &call.arguments {
+            arguments.push(self.evaluate(argument)?);
+        }
+        self.context.budget.charge(1)?;
+        self.context.patterns.literal = call.pattern.clone();
+        (call.function.call)(&mut self.context, &arguments)
+    }
+
+    fn bind(&mut self, parts: &'a [Node; 2]) -> Evaluated {
+        let value = self.evaluate(&parts[0])?;
+        self.with_local(value, &parts[1])
+    }
+
+    fn with_local(&mut self, value: Value, body: &'a Node) -> Evaluated {
+        let base = self.locals.len();
+        self.locals.push(value);
+        let result = self.evaluate(body);
+        self.locals.truncate(base);
+        result
+    }
+
+    fn optional_map(&mut self, parts: &'a [Node; 2], flat: bool) -> Evaluated {
+        let operand = self.evaluate(&parts[0])?;
+        self.context.budget.charge(1)?;
+        match operand {
+            Value::Optional(None) => Ok(Value::none()),
+            Value::Optional(Some(inner)) => match self.with_local((*inner).clone(), &parts[1])? {
+                value @ Value::Optional(_) if flat => Ok(value),
+                other if flat => Err(EvaluationError::no_overload("optFlatMap", &[other])),
+                value => Ok(Value::some(value)),
+            },
+            other => Err(EvaluationError::no_overload(
+                if flat { "optFlatMap" } else { "optMap" },
+                &[other],
+            )),
+        }
+    }
+
+    fn optional_or(&mut self, parts: &'a [Node; 2], unwrap: bool) -> Evaluated {
+        let operand = self.evaluate(&parts[0])?;
+        self.context.budget.charge(1)?;
+        match operand {
+            Value::Optional(Some(inner)) if unwrap => Ok((*inner).clone()),
+            Value::Optional(Some(_)) => Ok(operand),
+            Value::Optional(None) => match self.evaluate(&parts[1])? {
+                value if unwrap => Ok(value),
+                value @ Value::Optional(_) => Ok(value),
+                other => Err(EvaluationError::no_overload("or", &[operand, other])),
+            },
+            other => Err(EvaluationError::no_overload(
+                if unwrap { "orValue" } else { "or" },
+                &[other],
+            )),
+        }
+    }
+
+    fn observed(&mut self, path: &Arc<str>, node: &'a Node) -> Evaluated {
+        let value = self.evaluate(node);
+        if let (Some(trace), Ok(value)) = (&mut self.trace, &value) {
+            trace.record(path, value);
+        }
+        value
+    }
+
+    fn fold(&mut self, fold: &'a Fold) -> Evaluated {
+        let range = self.evaluate(&fold.range)?;
+        self.context.budget.charge(1)?;
+        let length = match &range {
+            Value::List(list) => list.len(),
+            Value::Map(map) => map.len(),
+            other => {
+                return Err(EvaluationError::new(
+                    EvaluationErrorKind::NoSuchOverload,
+                    format!(
+                        "expression of type '{}' cannot be range of a comprehension",
+                        other.type_of().name()
+                    ),
+                ));
+            }
+        };
+        let base = self.locals.len();
+        let result = match fold.kind {
+            FoldKind::All => self.fold_logical(fold, &range, length, base, false),
+            FoldKind::Exists => self.fold_logical(fold, &range, length, base, true),
+            FoldKind::ExistsOne => self.fold_one(fold, &range, length, base),
+            FoldKind::List => self.fold_list(fold, &range, length, base),
+            FoldKind::Map | FoldKind::MapEntries => self.fold_map(fold, &range, length, base),
+        };
+        self.locals.truncate(base);
+        result
+    }
+
+    /// Sets the macro's variables for one round. The key is also returned, for maps.
+    fn round(
+        &mut self,
+        fold: &'a Fold,
+        range: &Value,
+        index: usize,
+        base: usize,
+    ) -> Result<Option<Key>, EvaluationError> {
+        self.context.budget.charge(ROUND_COST)?;
+        self.locals.truncate(base);
+        match range {
+            Value::List(list) => {
+                if fold.two {
+                    self.locals
+                        .push(Value::Int(i64::try_from(index).unwrap_or(i64::MAX)));
+                }
+                self.locals.extend(list.get(index).cloned());
+                Ok(Some(Key::Int(i64::try_from(index).unwrap_or(i64::MAX))))
+            }
+            Value::Map(map) => {
+                let Some((key, value)) = map.entry_at(index) else {
+                    return Ok(None);
+                };
+                self.locals.push(key.to_value());
+                if fold.two {
+                    self.locals.push(value.clone());
+                }
+                Ok(Some(key.clone()))
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// Whether this round's element is taken: the condition, when the macro has one.
+    fn taken(&mut self, fold: &'a Fold) -> Result<bool, EvaluationError> {
+        match &fold.condition {
+            None => Ok(true),
+            Some(condition) => match self.evaluate(condition)? {
+                Value::Bool(taken) => Ok(taken),
+                other => Err(EvaluationError::no_overload("_?_:_", &[other])),
+            },
+        }
+    }
+
+    fn fold_logical(
+        &mut self,
+        fold: &'a Fold,
+        range: &Value,
+        length: usize,
+        base: usize,
+        deciding: bool,
+    ) -> Evaluated {
+        let mut first_error = None;
+        for index in 0..length {
+            self.round(fold, range, index, base)?;
+            match self.evaluate(&fold.step) {
+                Ok(Value::Bool(value)) if value == deciding => return Ok(Value::Bool(deciding)),
+                Ok(Value::Bool(_)) => {}
+                Ok(other) => {
+                    let name = if deciding { "_||_" } else { "_&&_" };
+                    let error = EvaluationError::no_overload(name, &[Value::Bool(!deciding), other]);
+                    first_error.get_or_insert(error);
+                }
+                Err(error) if error.is_limit() => return Err(error),
+                Err(error) => {
+                    first_error.get_or_insert(error);
+                }
+            }
+        }
+        match first_error {
+            Some(error) => Err(error),
+            None => Ok(Value::Bool(!deciding)),
+        }
+    }
+
+    fn fold_one(&mut self, fold: &'a Fold, range: &Value, length: usize, base: usize) -> Evaluated {
+        let mut found = 0_usize;
+        for index in 0..length {
+            self.round(fold, range, index, base)?;
+            match self.evaluate(&fold.step)? {
+                Value::Bool(true) => found += 1,
+                Value::Bool(false) => {}
+                other => return Err(EvaluationError::no_overload("_?_:_", &[other])),
+            }
+        }
+        Ok(Value::Bool(found == 1))
+    }
+
+    fn fold_list(&mut self, fold: &'a Fold, range: &Value, length: usize, base: usize) -> Evaluated {
+        let mut list = Vec::new();
+        for index in 0..length {
+            self.round(fold, range, index, base)?;
+            if self.taken(fold)? {
+                self.context.budget.allocate_entries(1)?;
+                let value = self.evaluate(&fold.step)?;
+                list.push(value);
+            }
+        }
+        Ok(Value::list(list))
+    }
+
+    fn fold_map(&mut self, fold: &'a Fold, range: &Value, length: usize, base: usize) -> Evaluated {
+        let mut entries = Vec::new();
+        for index in 0..length {
+            let Some(key) = self.round(fold, range, index, base)? else {
+                break;
+            };
+            if !self.taken(fold)? {
+                continue;
+            }
+            let value = self.evaluate(&fold.step)?;
+            if fold.kind == FoldKind::Map {
+                self.context.budget.allocate_entries(2)?;
+                entries.push((key, value));
+                continue;
+            }
+            let Value::Map(added) = value else {
+                return Err(EvaluationError::no_overload("transformMapEntry", &[value]));
+            };
+            self.context
+                .budget
+                .allocate_entries(added.len().saturating_mul(2))?;
+            self.context
+                .budget
+                .charge(u64::try_from(added.len()).unwrap_or(u64::MAX))?;
+            entries.extend(added.iter().map(|(key, value)| (key.clone(), value.clone())));
+        }
+        unique_map(entries)
+    }
+}
+
+fn unique_map(entries: Vec<(Key, Value)>) -> Evaluated {
+    match Map::unique(entries) {
+        Ok(map) => Ok(Value::Map(Arc::new(map))),
+        Err(key) => Err(EvaluationError::argument(format!(
+            "insert failed: key {key} already exists"
+        ))),
+    }
+}
+
+fn map_key(key: Value) -> Result<Key, EvaluationError> {
+    Key::from_value(&key)
+        .ok_or_else(|| EvaluationError::argument(format!("unsupported key type: {}", key.type_of().name())))
+}
+
+/// The content of an optional entry of a literal (`[?a]`, `{?k: v}`).
+fn optional_entry(value: Value) -> Result<Option<Value>, EvaluationError> {
+    match value {
+        Value::Optional(inner) => Ok(inner.map(|inner| (*inner).clone())),
+        other => Err(EvaluationError::argument(format!(
+            "cannot initialize optional entry from non-optional value of type {}",
+            other.type_of().name()
+        ))),
+    }
+}
