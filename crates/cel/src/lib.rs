@@ -39,4 +39,4 @@ pub use compile::{CompileOptions, compile};
 pub use error::{CompileError, EvaluationError, EvaluationErrorKind};
 pub use escape::escape_property;
 pub use program::{Program, Variables};
-pub use value::{JsonTooLarge, Key, Map, Type, Value};
+pub use value::{JsonTooLarge, Key, Map, Timestamp, Type, Value};

@@ -2,28 +2,21 @@
 
 use std::cmp::Ordering;
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::SignedDuration;
 
 use crate::ast::BinaryOperator;
 use crate::budget::text_cost;
 use crate::error::{EvaluationError, EvaluationErrorKind};
 use crate::evaluate::Context;
-use crate::value::{Comparison, Key, Value, ordering};
+use crate::value::{Comparison, Key, Timestamp, Value, ordering};
 
 type Evaluated = Result<Value, EvaluationError>;
 
-/// Seconds of 0001-01-01T00:00:00Z, the first moment CEL knows.
-const FIRST_SECOND: i64 = -62_135_596_800;
-/// Seconds of 9999-12-31T23:59:59Z, the last one.
-const LAST_SECOND: i64 = 253_402_300_799;
-
-/// A timestamp within CEL's range.
-pub(crate) fn checked_timestamp(timestamp: Timestamp) -> Evaluated {
-    if (FIRST_SECOND..=LAST_SECOND).contains(&timestamp.as_second()) {
-        Ok(Value::Timestamp(timestamp))
-    } else {
-        Err(EvaluationError::overflow("timestamp overflow"))
-    }
+fn checked_timestamp(since_epoch: Option<SignedDuration>) -> Evaluated {
+    since_epoch
+        .and_then(Timestamp::from_duration)
+        .map(Value::Timestamp)
+        .ok_or_else(|| EvaluationError::overflow("timestamp overflow"))
 }
 
 /// A duration within CEL's range, which is that of 64 bit nanoseconds.
@@ -261,10 +254,9 @@ pub(crate) fn add(context: &mut Context<'_>, left: &Value, right: &Value) -> Eva
             Ok(Value::list(left.iter().chain(right.iter()).cloned().collect()))
         }
         (Value::Timestamp(time), Value::Duration(duration))
-        | (Value::Duration(duration), Value::Timestamp(time)) => match time.checked_add(*duration) {
-            Ok(time) => checked_timestamp(time),
-            Err(_) => Err(EvaluationError::overflow("timestamp overflow")),
-        },
+        | (Value::Duration(duration), Value::Timestamp(time)) => {
+            checked_timestamp(time.as_duration().checked_add(*duration))
+        }
         (Value::Duration(left), Value::Duration(right)) => checked_duration(left.checked_add(*right)),
         _ => Err(EvaluationError::no_overload(
             "_+_",
@@ -284,12 +276,11 @@ fn subtract(left: &Value, right: &Value) -> Evaluated {
             .ok_or_else(uint_overflow),
         (Value::Double(left), Value::Double(right)) => Ok(Value::Double(left - right)),
         (Value::Timestamp(left), Value::Timestamp(right)) => {
-            checked_duration(Some(left.duration_since(*right)))
+            checked_duration(left.as_duration().checked_sub(right.as_duration()))
         }
-        (Value::Timestamp(time), Value::Duration(duration)) => match time.checked_sub(*duration) {
-            Ok(time) => checked_timestamp(time),
-            Err(_) => Err(EvaluationError::overflow("timestamp overflow")),
-        },
+        (Value::Timestamp(time), Value::Duration(duration)) => {
+            checked_timestamp(time.as_duration().checked_sub(*duration))
+        }
         (Value::Duration(left), Value::Duration(right)) => checked_duration(left.checked_sub(*right)),
         _ => Err(EvaluationError::no_overload(
             "_-_",

@@ -6,14 +6,16 @@
 mod compare;
 mod json;
 mod map;
+mod timestamp;
 
 use std::sync::Arc;
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::SignedDuration;
 
 pub(crate) use compare::{Comparison, compare_numbers, ordering};
 pub use json::JsonTooLarge;
 pub use map::{Key, Map};
+pub use timestamp::Timestamp;
 
 /// A CEL value.
 #[derive(Clone, Debug)]

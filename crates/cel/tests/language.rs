@@ -279,6 +279,10 @@ fn times() {
         "duration('1.5s').getMilliseconds() == 1500 && duration('90s').getSeconds() == 90",
         "string(duration('1h30m')) == '5400s' && string(duration('1.5s')) == '1.5s'",
         "string(timestamp('2026-11-30T15:04:05Z')) == '2026-11-30T15:04:05Z'",
+        "string(timestamp('9999-12-31T23:59:59.5Z')) == '9999-12-31T23:59:59.5Z'",
+        "string(timestamp('0001-01-01T00:00:00Z')) == '0001-01-01T00:00:00Z'",
+        "timestamp('9999-12-31T23:59:59Z').getDate('-05:00') == 31",
+        "int(timestamp('1969-12-31T23:59:59.5Z')) == -1",
         "duration('1us500ns') == duration('1.5us')",
     ]);
     fail(&[

@@ -1,12 +1,10 @@
 //! Conversions between types.
 
-use jiff::Timestamp;
-
 use crate::error::{EvaluationError, EvaluationErrorKind};
 use crate::evaluate::Context;
-use crate::operators::{checked_duration, checked_timestamp, int_overflow, uint_overflow};
+use crate::operators::{checked_duration, int_overflow, uint_overflow};
 use crate::text;
-use crate::value::{Type, Value};
+use crate::value::{Timestamp, Type, Value};
 
 type Evaluated = Result<Value, EvaluationError>;
 
@@ -132,32 +130,17 @@ pub(super) fn bool(_: &mut Context<'_>, arguments: &[Value]) -> Evaluated {
 pub(super) fn timestamp(context: &mut Context<'_>, arguments: &[Value]) -> Evaluated {
     match one(arguments) {
         Value::Timestamp(value) => Ok(Value::Timestamp(*value)),
-        Value::Int(seconds) => match Timestamp::from_second(*seconds) {
-            Ok(value) => checked_timestamp(value),
-            Err(_) => Err(EvaluationError::overflow("timestamp overflow")),
-        },
+        Value::Int(seconds) => Timestamp::from_second(*seconds)
+            .map(Value::Timestamp)
+            .ok_or_else(|| EvaluationError::overflow("timestamp overflow")),
         Value::String(value) => {
             context.budget.charge_text(value.len())?;
-            match value.parse::<Timestamp>() {
-                Ok(parsed) if is_rfc3339(value) => checked_timestamp(parsed),
-                _ => Err(EvaluationError::conversion(Type::String, Type::Timestamp)),
-            }
+            Timestamp::parse(value)
+                .map(Value::Timestamp)
+                .ok_or_else(|| EvaluationError::conversion(Type::String, Type::Timestamp))
         }
         _ => Err(EvaluationError::no_overload("timestamp", arguments)),
     }
-}
-
-/// jiff reads more forms than RFC 3339 (spaces, no seconds, signs of years); the reference does not.
-fn is_rfc3339(text: &str) -> bool {
-    let bytes = text.as_bytes();
-    bytes.len() >= 20
-        && bytes[10] == b'T'
-        && bytes[13] == b':'
-        && bytes[16] == b':'
-        && bytes[..4].iter().all(u8::is_ascii_digit)
-        && bytes
-            .iter()
-            .all(|byte| byte.is_ascii_digit() || b"-:.TZ+".contains(byte))
 }
 
 pub(super) fn duration(context: &mut Context<'_>, arguments: &[Value]) -> Evaluated {

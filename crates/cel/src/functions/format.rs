@@ -39,6 +39,11 @@ pub(super) fn format(context: &mut Context<'_>, arguments: &[Value]) -> Result<V
             ));
         };
         rest = &rest[verb.len_utf8()..];
+        if !"sdfebxXo".contains(verb) {
+            return Err(EvaluationError::argument(format!(
+                "could not parse formatting clause: unrecognized formatting clause \"{verb}\""
+            )));
+        }
         let Some((index, value)) = values.next() else {
             return Err(EvaluationError::argument(
                 "index out of range for format arguments",
@@ -52,10 +57,7 @@ pub(super) fn format(context: &mut Context<'_>, arguments: &[Value]) -> Result<V
             'b' => output.binary(value),
             'x' => output.hexadecimal(value, false),
             'X' => output.hexadecimal(value, true),
-            'o' => output.octal(value),
-            other => Err(EvaluationError::argument(format!(
-                "could not parse formatting clause: unrecognized formatting clause \"{other}\""
-            ))),
+            _ => output.octal(value),
         };
         result.map_err(|error| {
             if error.is_limit() {

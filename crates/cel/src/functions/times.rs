@@ -10,14 +10,15 @@ use crate::value::Value;
 type Evaluated = Result<Value, EvaluationError>;
 
 fn local(context: &mut Context<'_>, name: &str, arguments: &[Value]) -> Result<DateTime, EvaluationError> {
-    match arguments {
-        [Value::Timestamp(time)] => Ok(Offset::UTC.to_datetime(*time)),
+    let civil = match arguments {
+        [Value::Timestamp(time)] => time.utc(),
         [Value::Timestamp(time), Value::String(zone)] => {
             context.budget.charge_text(zone.len())?;
-            Ok(time_zone(zone)?.to_datetime(*time))
+            time.in_zone(&time_zone(zone)?)
         }
-        _ => Err(EvaluationError::no_overload(name, arguments)),
-    }
+        _ => return Err(EvaluationError::no_overload(name, arguments)),
+    };
+    civil.ok_or_else(|| EvaluationError::overflow("timestamp overflow"))
 }
 
 fn time_zone(name: &str) -> Result<TimeZone, EvaluationError> {
