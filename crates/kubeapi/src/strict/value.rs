@@ -1,0 +1,243 @@
+//! A `serde` visitor that builds a JSON value and remembers keys that occur twice.
+
+use std::cell::RefCell;
+use std::fmt;
+
+use serde::Deserializer;
+use serde::de::{DeserializeSeed, Error, MapAccess, SeqAccess, Visitor};
+use serde_json::{Map, Number, Value};
+
+/// How many duplicates are reported; a document with more has been understood well enough.
+const MAXIMUM_DUPLICATES: usize = 100;
+
+/// Integers up to here are exact as floating point numbers.
+const EXACT_INTEGERS: f64 = 9_007_199_254_740_992.0;
+
+/// Collects what is noticed while a document is read.
+pub(super) struct Reader {
+    depth: usize,
+    duplicates: RefCell<Vec<String>>,
+}
+
+impl Reader {
+    pub(super) fn new(depth: usize) -> Self {
+        Self {
+            depth,
+            duplicates: RefCell::new(Vec::new()),
+        }
+    }
+
+    pub(super) fn into_duplicates(self) -> Vec<String> {
+        self.duplicates.into_inner()
+    }
+
+    /// The seed of the whole document.
+    pub(super) fn seed(&self) -> ValueSeed<'_> {
+        ValueSeed {
+            reader: self,
+            path: Path::Root,
+            depth: self.depth,
+        }
+    }
+
+    fn duplicate(&self, path: String) {
+        let mut duplicates = self.duplicates.borrow_mut();
+        if duplicates.len() < MAXIMUM_DUPLICATES && !duplicates.contains(&path) {
+            duplicates.push(path);
+        }
+    }
+}
+
+/// Where the reader is; rendered only when there is something to report.
+#[derive(Clone, Copy)]
+enum Path<'a> {
+    Root,
+    Field(&'a Path<'a>, &'a str),
+    Index(&'a Path<'a>, usize),
+}
+
+impl fmt::Display for Path<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Root => Ok(()),
+            Self::Field(Path::Root, name) => formatter.write_str(name),
+            Self::Field(parent, name) => write!(formatter, "{parent}.{name}"),
+            Self::Index(parent, index) => write!(formatter, "{parent}[{index}]"),
+        }
+    }
+}
+
+#[derive(Clone, Copy)]
+pub(super) struct ValueSeed<'a> {
+    reader: &'a Reader,
+    path: Path<'a>,
+    depth: usize,
+}
+
+impl ValueSeed<'_> {
+    fn descend<E: Error>(&self) -> Result<usize, E> {
+        self.depth
+            .checked_sub(1)
+            .ok_or_else(|| E::custom("exceeded max depth"))
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for ValueSeed<'_> {
+    type Value = Value;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for ValueSeed<'_> {
+    type Value = Value;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("a JSON value")
+    }
+
+    fn visit_bool<E: Error>(self, value: bool) -> Result<Value, E> {
+        Ok(Value::Bool(value))
+    }
+
+    fn visit_i64<E: Error>(self, value: i64) -> Result<Value, E> {
+        Ok(Value::from(value))
+    }
+
+    fn visit_u64<E: Error>(self, value: u64) -> Result<Value, E> {
+        match i64::try_from(value) {
+            Ok(value) => Ok(Value::from(value)),
+            // The reference has no unsigned integers: what does not fit is a floating point number.
+            #[expect(clippy::cast_precision_loss, reason = "the loss is what the reference has")]
+            Err(_) => self.visit_f64(value as f64),
+        }
+    }
+
+    fn visit_i128<E: Error>(self, value: i128) -> Result<Value, E> {
+        match i64::try_from(value) {
+            Ok(value) => Ok(Value::from(value)),
+            #[expect(clippy::cast_precision_loss, reason = "the loss is what the reference has")]
+            Err(_) => self.visit_f64(value as f64),
+        }
+    }
+
+    fn visit_u128<E: Error>(self, value: u128) -> Result<Value, E> {
+        match i64::try_from(value) {
+            Ok(value) => Ok(Value::from(value)),
+            #[expect(clippy::cast_precision_loss, reason = "the loss is what the reference has")]
+            Err(_) => self.visit_f64(value as f64),
+        }
+    }
+
+    fn visit_f64<E: Error>(self, value: f64) -> Result<Value, E> {
+        // `1.0` is printed as `1` by the reference, and read back as an integer.
+        if value.fract() == 0.0 && value.abs() <= EXACT_INTEGERS {
+            #[expect(
+                clippy::cast_possible_truncation,
+                reason = "checked to be an integer in range"
+            )]
+            return Ok(Value::from(value as i64));
+        }
+        Number::from_f64(value)
+            .map(Value::Number)
+            .ok_or_else(|| E::custom("not a finite number"))
+    }
+
+    fn visit_str<E: Error>(self, value: &str) -> Result<Value, E> {
+        Ok(Value::String(value.to_owned()))
+    }
+
+    fn visit_string<E: Error>(self, value: String) -> Result<Value, E> {
+        Ok(Value::String(value))
+    }
+
+    fn visit_unit<E: Error>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_none<E: Error>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut access: A) -> Result<Value, A::Error> {
+        let depth = self.descend()?;
+        let mut items = Vec::new();
+        loop {
+            let path = Path::Index(&self.path, items.len());
+            match access.next_element_seed(ValueSeed {
+                reader: self.reader,
+                path,
+                depth,
+            })? {
+                Some(item) => items.push(item),
+                None => return Ok(Value::Array(items)),
+            }
+        }
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut access: A) -> Result<Value, A::Error> {
+        let depth = self.descend()?;
+        let mut entries = Map::new();
+        while let Some(key) = access.next_key_seed(KeySeed)? {
+            let path = Path::Field(&self.path, &key);
+            if entries.contains_key(&key) {
+                self.reader.duplicate(path.to_string());
+            }
+            let value = access.next_value_seed(ValueSeed {
+                reader: self.reader,
+                path,
+                depth,
+            })?;
+            entries.insert(key, value);
+        }
+        Ok(Value::Object(entries))
+    }
+}
+
+/// A key: text, or a scalar of YAML turned into text.
+struct KeySeed;
+
+impl<'de> DeserializeSeed<'de> for KeySeed {
+    type Value = String;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<String, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl Visitor<'_> for KeySeed {
+    type Value = String;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("a scalar key")
+    }
+
+    fn visit_str<E: Error>(self, value: &str) -> Result<String, E> {
+        Ok(value.to_owned())
+    }
+
+    fn visit_string<E: Error>(self, value: String) -> Result<String, E> {
+        Ok(value)
+    }
+
+    fn visit_bool<E: Error>(self, value: bool) -> Result<String, E> {
+        Ok(value.to_string())
+    }
+
+    fn visit_i64<E: Error>(self, value: i64) -> Result<String, E> {
+        Ok(value.to_string())
+    }
+
+    fn visit_u64<E: Error>(self, value: u64) -> Result<String, E> {
+        Ok(value.to_string())
+    }
+
+    fn visit_f64<E: Error>(self, value: f64) -> Result<String, E> {
+        Ok(value.to_string())
+    }
+}
