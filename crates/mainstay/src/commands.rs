@@ -3,6 +3,7 @@
 pub(crate) mod apply;
 pub(crate) mod chat;
 pub(crate) mod crds;
+pub(crate) mod demo;
 pub(crate) mod down;
 pub(crate) mod mock_model;
 pub(crate) mod status;

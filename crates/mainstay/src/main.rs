@@ -1,1 +1,83 @@
-fn main() {}
+//! The `mainstay` binary: arguments, wiring, one file per verb.
+//!
+//! - [`arguments`]: the command line, and the only place that reads the environment.
+//! - [`commands`]: one file per verb.
+//! - [`serve`]: how the parts are wired into a running server; start reading here.
+//! - [`roles`]: what runs as a Pod of this binary's own image.
+//!
+//! It holds no behaviour of its own: what can be tested without it belongs to another crate.
+
+mod applying;
+mod arguments;
+mod cluster;
+mod commands;
+mod endpoints;
+mod manifests;
+mod roles;
+mod serve;
+mod server_process;
+mod terminal;
+
+use std::process::ExitCode;
+
+use clap::{CommandFactory, Parser};
+
+use crate::{
+    arguments::{Arguments, Command},
+    terminal::Failure,
+};
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let program = program_name();
+    let runtime = match tokio::runtime::Builder::new_multi_thread().thread_name("mainstay").enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            terminal::error(format!("the runtime cannot be started: {error}"), None);
+            return ExitCode::FAILURE;
+        }
+    };
+    let ended = runtime.block_on(Box::pin(run(arguments.command, &program)));
+    // A read of standard input that is still waiting must not hold the process.
+    runtime.shutdown_background();
+    match ended {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            terminal::error(&failure.text, failure.hint.as_deref());
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn run(command: Command, program: &str) -> Result<(), Failure> {
+    match command {
+        Command::Up(arguments) => commands::up::run(&arguments, program).await,
+        Command::Serve(arguments) => serve::in_background(&arguments).await,
+        Command::Down(arguments) => {
+            // Waits for another process by looking at it: nothing else runs here meanwhile.
+            tokio::task::block_in_place(|| commands::down::run(&arguments))
+        }
+        Command::Chat(arguments) => commands::chat::run(&arguments).await,
+        Command::Apply(arguments) => commands::apply::run(&arguments).await,
+        Command::Status(arguments) => commands::status::run(&arguments).await,
+        Command::Crds => {
+            commands::crds::run();
+            Ok(())
+        }
+        Command::MockModel(arguments) => commands::mock_model::run(&arguments).await,
+        Command::Demo(arguments) => commands::demo::run(&arguments).await,
+        Command::Version(arguments) => {
+            commands::version::run(&arguments);
+            Ok(())
+        }
+        Command::Completion(arguments) => {
+            clap_complete::generate(arguments.shell, &mut Arguments::command(), "mainstay", &mut std::io::stdout());
+            Ok(())
+        }
+    }
+}
+
+/// The program as it was called, to be repeated in what is printed to be typed next.
+fn program_name() -> String {
+    std::env::args().next().unwrap_or_else(|| "mainstay".to_owned())
+}

@@ -18,6 +18,11 @@ pub(crate) fn message(text: impl AsRef<str>) {
     write_to(&mut io::stderr().lock(), text.as_ref(), true);
 }
 
+/// Writes a prompt to standard error, without a newline.
+pub(crate) fn prompt(text: &str) {
+    write_to(&mut io::stderr().lock(), text, false);
+}
+
 /// Writes `error: …` and, where there is one, `hint: …`.
 pub(crate) fn error(text: impl AsRef<str>, hint: Option<&str>) {
     message(format!("error: {}", text.as_ref()));

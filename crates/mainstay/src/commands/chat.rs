@@ -1,0 +1,125 @@
+//! `mainstay chat`
+
+mod connection;
+mod view;
+
+use std::io::IsTerminal;
+
+use mainstay_agent::event::Payload;
+use tokio::io::{AsyncBufReadExt, BufReader};
+
+use self::{
+    connection::{Connection, Frame},
+    view::View,
+};
+use crate::{arguments::ChatArguments, endpoints::Endpoints, terminal, terminal::Failure};
+
+/// Talks to an agent: one message with `-m`, else line by line until the input ends.
+pub(crate) async fn run(arguments: &ChatArguments) -> Result<(), Failure> {
+    let endpoints = Endpoints::of_running_server(&arguments.data.data)?;
+    let variables = variables(&arguments.variables)?;
+    let mut connection =
+        Connection::open(&endpoints, &arguments.namespace, &arguments.name, arguments.session.as_deref()).await?;
+    let mut view = View::new(arguments.json);
+    let session = connection.session().to_owned();
+    let talked = tokio::select! {
+        talked = talk(arguments, &mut connection, &mut view, variables) => talked,
+        interrupted = tokio::signal::ctrl_c() => {
+            view.break_line();
+            match interrupted {
+                Ok(()) => Err(Failure::new("interrupted; a turn that runs goes on and is kept")),
+                Err(error) => Err(Failure::new(format!("signals cannot be watched: {error}"))),
+            }
+        }
+    };
+    if !arguments.json {
+        terminal::message(format!("session {session} (continue it with `--session {session}`)"));
+    }
+    talked
+}
+
+async fn talk(
+    arguments: &ChatArguments,
+    connection: &mut Connection,
+    view: &mut View,
+    variables: serde_json::Map<String, serde_json::Value>,
+) -> Result<(), Failure> {
+    if let Some(message) = &arguments.message {
+        return turn(connection, view, message, &variables).await;
+    }
+    let interactive = std::io::stdin().is_terminal() && !arguments.json;
+    let mut lines = BufReader::new(tokio::io::stdin()).lines();
+    loop {
+        if interactive {
+            terminal::prompt("> ");
+        }
+        let line = lines
+            .next_line()
+            .await
+            .map_err(|error| Failure::new(format!("standard input cannot be read: {error}")))?;
+        let Some(line) = line else {
+            return Ok(());
+        };
+        let message = line.trim();
+        if message.is_empty() {
+            continue;
+        }
+        match turn(connection, view, message, &variables).await {
+            // One failed turn does not end a conversation with a person.
+            Err(failure) if interactive && connection.is_open() => {
+                terminal::error(&failure.text, failure.hint.as_deref());
+            }
+            ended => ended?,
+        }
+    }
+}
+
+/// Sends `message` and shows everything until its turn has ended.
+async fn turn(
+    connection: &mut Connection,
+    view: &mut View,
+    message: &str,
+    variables: &serde_json::Map<String, serde_json::Value>,
+) -> Result<(), Failure> {
+    let key = connection.send(message, variables).await?;
+    let mut own_turn = None;
+    loop {
+        match connection.next().await? {
+            Frame::Error { code, message } => {
+                view.break_line();
+                return Err(Failure::new(format!("{message} ({code})")));
+            }
+            Frame::Event(event, raw) => {
+                view.show(&event, &raw);
+                let payload = event.payload();
+                if let Some(Payload::TurnStarted(started)) = &payload
+                    && started.client_key.as_deref() == Some(key.as_str())
+                {
+                    own_turn = event.turn.clone();
+                }
+                let ended = payload.filter(|payload| payload.ends_turn() && own_turn == event.turn);
+                match ended {
+                    None => {}
+                    Some(Payload::TurnFailed(failed)) => {
+                        let failure = Failure::new(format!("{} ({})", failed.message, failed.reason));
+                        return Err(Failure { hint: failed.hint, ..failure });
+                    }
+                    Some(Payload::TurnCancelled(cancelled)) => {
+                        return Err(Failure::new(format!("the turn was cancelled: {}", cancelled.reason)));
+                    }
+                    Some(_) => return Ok(()),
+                }
+            }
+        }
+    }
+}
+
+fn variables(given: &[String]) -> Result<serde_json::Map<String, serde_json::Value>, Failure> {
+    given
+        .iter()
+        .map(|text| match text.split_once('=') {
+            Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), serde_json::Value::from(value))),
+            _ => Err(Failure::new(format!("`--set {text}` is not of the form NAME=VALUE"))),
+        })
+        .collect()
+}

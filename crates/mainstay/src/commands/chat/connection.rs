@@ -1,0 +1,214 @@
+//! The WebSocket to an agent, with its events (`?events=1`).
+
+use std::time::Duration;
+
+use futures::{SinkExt, StreamExt};
+use http::{HeaderValue, StatusCode, header};
+use mainstay_agent::event::Event;
+use serde_json::{Map, Value, json};
+use tokio::net::TcpStream;
+use tokio_tungstenite::{
+    MaybeTlsStream, WebSocketStream, connect_async,
+    tungstenite::{self, Message, client::IntoClientRequest},
+};
+
+use crate::{endpoints::Endpoints, terminal::Failure};
+
+/// How long the server may take to greet.
+const GREETS_WITHIN: Duration = Duration::from_secs(10);
+/// How long nothing at all may arrive: the server pings every 30 seconds.
+const SILENT_AT_MOST: Duration = Duration::from_secs(90);
+
+/// What arrives that matters here.
+#[derive(Debug)]
+pub(super) enum Frame {
+    /// An event, read and as it came.
+    Event(Box<Event>, String),
+    /// The server refused the message or ended the turn with an error that has no event.
+    Error {
+        /// The protocol's code.
+        code: String,
+        /// For people.
+        message: String,
+    },
+}
+
+/// An open conversation.
+#[derive(Debug)]
+pub(super) struct Connection {
+    socket: WebSocketStream<MaybeTlsStream<TcpStream>>,
+    session: String,
+    open: bool,
+}
+
+impl Connection {
+    /// Connects to the agent `namespace/name`, in `session` where one is given.
+    pub(super) async fn open(
+        endpoints: &Endpoints,
+        namespace: &str,
+        name: &str,
+        session: Option<&str>,
+    ) -> Result<Self, Failure> {
+        let base = endpoints.http.replacen("http", "ws", 1);
+        let mut url = url::Url::parse(&format!("{base}/agents/"))
+            .map_err(|error| Failure::new(format!("the front door's address {base}: {error}")))?;
+        if let Ok(mut path) = url.path_segments_mut() {
+            path.pop_if_empty().extend([namespace, name, "ws"]);
+        }
+        url.query_pairs_mut().append_pair("events", "1");
+        if let Some(session) = session {
+            url.query_pairs_mut().append_pair("resume", session);
+        }
+        let mut request = url
+            .as_str()
+            .into_client_request()
+            .map_err(|error| Failure::new(format!("the front door's address {base}: {error}")))?;
+        let token = HeaderValue::from_str(&format!("Bearer {}", endpoints.token))
+            .map_err(|_| Failure::new("the front door's token cannot be sent in a header"))?;
+        request.headers_mut().insert(header::AUTHORIZATION, token);
+        let (socket, _) =
+            connect_async(request).await.map_err(|error| refusal(&error, &endpoints.http, namespace, name))?;
+        let mut connection = Self { socket, session: String::new(), open: true };
+        connection.greet(session).await?;
+        Ok(connection)
+    }
+
+    /// Reads up to the greeting, which names the session.
+    async fn greet(&mut self, asked: Option<&str>) -> Result<(), Failure> {
+        let greeting = tokio::time::timeout(GREETS_WITHIN, async {
+            loop {
+                let (frame, _) = self.frame().await?;
+                match frame.get("type").and_then(Value::as_str) {
+                    Some("connected") => return Ok(frame),
+                    Some("error") => return Err(error_of(&frame)),
+                    _ => {}
+                }
+            }
+        });
+        let frame = greeting.await.map_err(|_| Failure::new("the agent does not greet"))??;
+        self.session = frame.get("session_id").and_then(Value::as_str).unwrap_or_default().to_owned();
+        match asked {
+            Some(asked) if asked != self.session => Err(Failure::new(format!("session {asked} cannot be continued"))
+                .with_hint("it may have expired, or belong to another agent")),
+            _ => Ok(()),
+        }
+    }
+
+    /// The session's id.
+    pub(super) fn session(&self) -> &str {
+        &self.session
+    }
+
+    /// Whether another message can be sent.
+    pub(super) fn is_open(&self) -> bool {
+        self.open
+    }
+
+    /// Sends a message and gives the key that its turn will carry.
+    pub(super) async fn send(&mut self, content: &str, variables: &Map<String, Value>) -> Result<String, Failure> {
+        let key = uuid::Uuid::new_v4().to_string();
+        let mut message = json!({ "type": "message", "content": content, "client_key": key });
+        if let (false, Some(object)) = (variables.is_empty(), message.as_object_mut()) {
+            object.insert("metadata".to_owned(), Value::Object(variables.clone()));
+        }
+        self.socket.send(Message::text(message.to_string())).await.map_err(|error| {
+            self.open = false;
+            Failure::new(format!("the message could not be sent: {error}"))
+        })?;
+        Ok(key)
+    }
+
+    /// The next event or error.
+    pub(super) async fn next(&mut self) -> Result<Frame, Failure> {
+        loop {
+            let (frame, _) = self.frame().await?;
+            match frame.get("type").and_then(Value::as_str) {
+                Some("event") => {
+                    let raw = frame.get("event").cloned().unwrap_or_default();
+                    let text = raw.to_string();
+                    let event = serde_json::from_value(raw)
+                        .map_err(|error| Failure::new(format!("an event cannot be read: {error}")))?;
+                    return Ok(Frame::Event(Box::new(event), text));
+                }
+                // The same failure arrives as an event of the turn, with more to say; only errors about the message
+                // or the connection have none.
+                Some("error") if !ends_turn(&frame) => {
+                    let text = |field: &str| {
+                        frame.pointer(field).and_then(Value::as_str).unwrap_or_default().to_owned()
+                    };
+                    return Ok(Frame::Error { code: text("/error/code"), message: text("/error/message") });
+                }
+                _ => {}
+            }
+        }
+    }
+
+    async fn frame(&mut self) -> Result<(Value, String), Failure> {
+        loop {
+            let arrived = tokio::time::timeout(SILENT_AT_MOST, self.socket.next()).await;
+            let message = match arrived {
+                Err(_) => {
+                    self.open = false;
+                    return Err(Failure::new("the agent is silent; the connection seems dead"));
+                }
+                Ok(None) => {
+                    self.open = false;
+                    return Err(closed());
+                }
+                Ok(Some(Err(error))) => {
+                    self.open = false;
+                    return Err(Failure::new(format!("the connection broke: {error}"))
+                        .with_hint("a turn that runs goes on; continue the session with `--session ID`"));
+                }
+                Ok(Some(Ok(message))) => message,
+            };
+            match message {
+                Message::Text(text) => {
+                    let frame = serde_json::from_str(&text)
+                        .map_err(|error| Failure::new(format!("a frame of the agent cannot be read: {error}")))?;
+                    return Ok((frame, text.to_string()));
+                }
+                Message::Close(_) => {
+                    self.open = false;
+                    return Err(closed());
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+fn closed() -> Failure {
+    Failure::new("the server closed the connection")
+        .with_hint("a turn that runs goes on; continue the session with `--session ID`")
+}
+
+/// Whether an error frame tells of a turn that failed, which its event tells better.
+fn ends_turn(frame: &Value) -> bool {
+    frame.pointer("/error/details/turn").is_some()
+}
+
+fn error_of(frame: &Value) -> Failure {
+    let text = |field: &str| frame.pointer(field).and_then(Value::as_str).unwrap_or_default();
+    Failure::new(format!("{} ({})", text("/error/message"), text("/error/code")))
+}
+
+fn refusal(error: &tungstenite::Error, address: &str, namespace: &str, name: &str) -> Failure {
+    let tungstenite::Error::Http(response) = error else {
+        return Failure::new(format!("{address} cannot be reached: {error}"));
+    };
+    let body: Value =
+        response.body().as_deref().and_then(|body| serde_json::from_slice(body).ok()).unwrap_or_default();
+    let said = |field: &str| body.get(field).and_then(Value::as_str).map(str::to_owned);
+    let text = said("error").unwrap_or_else(|| format!("the front door answered {}", response.status()));
+    let text = match said("detail") {
+        Some(detail) => format!("{text}: {detail}"),
+        None => text,
+    };
+    let failure = Failure::new(text);
+    match response.status() {
+        StatusCode::NOT_FOUND => failure.with_hint(format!("is there an AgentRuntime `{name}` in `{namespace}`? `mainstay status` lists them")),
+        StatusCode::SERVICE_UNAVAILABLE => failure.with_hint("`mainstay status` says what the agent waits for"),
+        _ => failure,
+    }
+}

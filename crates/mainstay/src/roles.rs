@@ -1,0 +1,5 @@
+//! What runs as a Pod of this binary's own image.
+
+pub(crate) mod agent;
+pub(crate) mod mock_model;
+pub(crate) mod orders;
