@@ -1,1 +1,38 @@
-//! llm
+//! Model providers behind one streaming interface.
+//!
+//! Role: turns a provider-neutral [`request::Request`] into one provider's wire format, sends it
+//! through the workload's connector, and turns the answer into [`event::ModelEvent`]s; retries what
+//! may be retried; and offers a scripted model ([`mock`]) that needs no network and no key, also as
+//! an HTTP server.
+//!
+//! Main types: [`model::Model`] (what a turn calls), [`request::Request`], [`event::ModelEvent`],
+//! [`error::ModelError`], [`config::ProviderConfig`] (what the controllers render), [`build::build`].
+//!
+//! Never: provider JSON outside [`types`] and [`conversion`], Kubernetes types, a credential in a
+//! log, an error, an event or `Debug` output, or a connection made other than by
+//! [`mainstay_workload::Connector`].
+//!
+//! Start reading at [`model`], then [`openai`] for a provider over HTTP, or [`mock`] for the script.
+
+pub mod build;
+pub mod config;
+pub mod conversion;
+mod credential;
+pub mod error;
+pub mod event;
+pub mod message;
+pub mod mock;
+pub mod model;
+pub mod openai;
+pub mod request;
+pub mod retry;
+pub mod retry_after;
+pub mod sse;
+pub mod types;
+
+pub use build::{BuildContext, BuildError, build};
+pub use error::{ModelError, ModelErrorKind};
+pub use event::{FinishReason, ModelEvent, ModelStream, Usage};
+pub use message::{Message, Role, ToolCall, ToolDescriptor};
+pub use model::Model;
+pub use request::{Parameters, Request, ToolChoice};

@@ -1,0 +1,241 @@
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use mainstay_telemetry::random::SeededRandom;
+
+use super::*;
+
+fn conversation() -> Request {
+    Request {
+        model: "gpt-4o-mini".to_owned(),
+        system: "You are a help desk.".to_owned(),
+        messages: vec![
+            Message::user("Where is order 1017?"),
+            Message::assistant(
+                "",
+                vec![
+                    ToolCall {
+                        id: "call_1".to_owned(),
+                        name: "get_order".to_owned(),
+                        arguments: "{\"id\":\"1017\"}".to_owned(),
+                    },
+                    ToolCall {
+                        id: "call_2".to_owned(),
+                        name: "list_orders".to_owned(),
+                        arguments: String::new(),
+                    },
+                ],
+            ),
+            Message::tool_result("call_1", "get_order", "{\"status\":\"shipped\"}", false),
+            Message::tool_result("call_2", "list_orders", "HTTP 503: busy", true),
+            Message::system("Be brief."),
+            Message::assistant("It is shipped.", Vec::new()),
+            Message::user("Thanks"),
+        ],
+        tools: vec![ToolDescriptor {
+            name: "get_order".to_owned(),
+            description: "Look up an order".to_owned(),
+            parameters: json!({"$schema": "http://json-schema.org/draft-07/schema#", "type": ["object", "null"], "properties": {"id": {"type": "string"}}}),
+        }],
+        tool_choice: ToolChoice::Auto,
+        parameters: Parameters {
+            temperature: Some(0.5),
+            max_tokens: Some(256),
+            ..Parameters::default()
+        },
+    }
+}
+
+const COMPATIBLE: Dialect = Dialect {
+    newer_limit_name: false,
+    include_usage: true,
+};
+
+#[test]
+fn a_conversation_becomes_a_chat_request_om_495() {
+    insta::assert_json_snapshot!("request", request_to_wire(&conversation(), COMPATIBLE));
+}
+
+#[test]
+fn the_limit_is_named_as_the_server_knows_it() {
+    let newer = Dialect {
+        newer_limit_name: true,
+        include_usage: false,
+    };
+    let body = serde_json::to_value(request_to_wire(&conversation(), newer)).unwrap();
+    assert_eq!(body.get("max_completion_tokens"), Some(&json!(256)));
+    assert_eq!(body.get("max_tokens"), None);
+    assert_eq!(body.get("stream_options"), None);
+}
+
+#[test]
+fn tools_and_choice_are_left_out_when_there_are_no_tools() {
+    let request = Request {
+        tools: Vec::new(),
+        tool_choice: ToolChoice::Required,
+        ..conversation()
+    };
+    let body = request_to_wire(&request, COMPATIBLE);
+    assert_eq!((body.tools, body.tool_choice), (None, None));
+}
+
+#[test]
+fn arguments_that_are_not_json_are_not_sent_again_d11() {
+    let request = Request {
+        messages: vec![Message::assistant(
+            "",
+            vec![ToolCall {
+                id: "c".to_owned(),
+                name: "f".to_owned(),
+                arguments: "{\"id\": ".to_owned(),
+            }],
+        )],
+        ..Request::default()
+    };
+    let body = serde_json::to_value(request_to_wire(&request, COMPATIBLE)).unwrap();
+    assert_eq!(
+        body.pointer("/messages/0/tool_calls/0/function/arguments"),
+        Some(&json!("{}"))
+    );
+}
+
+#[test]
+fn what_is_written_is_read_back() {
+    let mut expected = conversation();
+    expected.messages[1].tool_calls[1].arguments = "{}".to_owned();
+    expected.tools[0].parameters = parameters::acceptable(&expected.tools[0].parameters);
+    assert_eq!(
+        request_from_wire(request_to_wire(&conversation(), COMPATIBLE)),
+        expected
+    );
+}
+
+fn read(chunks: Value) -> Vec<ModelEvent> {
+    let chunks: Vec<wire::ChatChunk> = serde_json::from_value(chunks).unwrap();
+    let mut reader = AnswerReader::default();
+    let mut events = Vec::new();
+    for chunk in chunks {
+        events.extend(reader.push(chunk).unwrap());
+    }
+    events.extend(reader.finish(&*SeededRandom::new(1)));
+    events
+}
+
+fn call(id: &str, name: &str, arguments: &str) -> ModelEvent {
+    ModelEvent::ToolCall(ToolCall {
+        id: id.to_owned(),
+        name: name.to_owned(),
+        arguments: arguments.to_owned(),
+    })
+}
+
+#[test]
+fn a_streamed_answer_becomes_events() {
+    assert_eq!(
+        read(json!([
+            {"choices": [{"index": 0, "delta": {"role": "assistant", "content": ""}}]},
+            {"choices": [{"index": 0, "delta": {"reasoning_content": "hm"}}]},
+            {"choices": [{"index": 0, "delta": {"content": "Hel"}}]},
+            {"choices": [{"index": 0, "delta": {"content": "lo"}, "finish_reason": "stop"}]},
+            {"choices": [], "usage": {"prompt_tokens": 9, "completion_tokens": 2, "total_tokens": 11, "prompt_tokens_details": {"cached_tokens": 4}}},
+        ])),
+        [
+            ModelEvent::Started,
+            ModelEvent::Thinking("hm".to_owned()),
+            ModelEvent::Text("Hel".to_owned()),
+            ModelEvent::Text("lo".to_owned()),
+            ModelEvent::Usage(Usage {
+                input_tokens: 9,
+                output_tokens: 2,
+                cached_tokens: 4
+            }),
+            ModelEvent::Finished(FinishReason::Completed),
+        ]
+    );
+}
+
+#[test]
+fn calls_are_run_whatever_the_finish_reason_says_d10() {
+    for finish in [json!("stop"), json!(""), json!(null), json!("tool_calls")] {
+        assert_eq!(
+            read(json!([
+                {"choices": [{"delta": {"tool_calls": [{"index": 0, "id": "a", "function": {"name": "f", "arguments": ""}}]}}]},
+                {"choices": [{"delta": {}, "finish_reason": finish}]},
+                {"choices": [], "usage": {"prompt_tokens": 1, "completion_tokens": 1}},
+            ])),
+            [
+                ModelEvent::Started,
+                call("a", "f", "{}"),
+                ModelEvent::Usage(Usage {
+                    input_tokens: 1,
+                    output_tokens: 1,
+                    cached_tokens: 0
+                }),
+                ModelEvent::Finished(FinishReason::ToolCalls),
+            ],
+            "{finish}"
+        );
+    }
+}
+
+#[test]
+fn an_empty_stream_is_an_empty_success_or_217() {
+    assert_eq!(
+        read(json!([])),
+        [ModelEvent::Started, ModelEvent::Finished(FinishReason::Completed)]
+    );
+}
+
+#[test]
+fn a_refusal_is_text_and_ends_as_refused_or_202() {
+    assert_eq!(
+        read(json!([{"choices": [{"delta": {"refusal": "No."}, "finish_reason": "stop"}]}])),
+        [
+            ModelEvent::Started,
+            ModelEvent::Text("No.".to_owned()),
+            ModelEvent::Finished(FinishReason::Refused),
+        ]
+    );
+}
+
+#[test]
+fn a_plain_answer_reads_like_a_streamed_one() {
+    let response: wire::ChatResponse = serde_json::from_value(json!({
+        "id": "x", "object": "chat.completion", "created": 1, "model": "m",
+        "choices": [{"index": 0, "finish_reason": "tool_calls", "message": {"role": "assistant", "content": null, "tool_calls": [
+            {"id": "a", "type": "function", "function": {"name": "f", "arguments": "{\"x\":1}"}},
+            {"id": "b", "type": "function", "function": {"name": "f", "arguments": "{\"x\":2}"}},
+        ]}}],
+        "usage": {"prompt_tokens": 3, "completion_tokens": 4, "total_tokens": 7},
+    }))
+    .unwrap();
+    let events = read(json!([response_as_chunk(response)]));
+    assert_eq!(
+        events[1..3],
+        [call("a", "f", "{\"x\":1}"), call("b", "f", "{\"x\":2}")]
+    );
+    assert_eq!(
+        events.last(),
+        Some(&ModelEvent::Finished(FinishReason::ToolCalls))
+    );
+}
+
+#[test]
+fn chunks_without_content_do_not_count_as_tokens_om_371() {
+    for (chunk, counts) in [
+        (
+            json!({"choices": [{"delta": {"role": "assistant", "content": ""}}]}),
+            false,
+        ),
+        (json!({"choices": [{"delta": {}}]}), false),
+        (json!({"choices": []}), false),
+        (json!({"choices": [{"delta": {"content": "a"}}]}), true),
+        (
+            json!({"choices": [{"delta": {"tool_calls": [{"index": 0, "function": {"arguments": "{"}}]}}]}),
+            true,
+        ),
+        (json!({"choices": [], "usage": {"prompt_tokens": 1}}), true),
+    ] {
+        let chunk: wire::ChatChunk = serde_json::from_value(chunk).unwrap();
+        assert_eq!(carries_token(&chunk), counts, "{chunk:?}");
+    }
+}

@@ -1,0 +1,206 @@
+//! Makes a tool's schema acceptable to every provider (D4).
+//!
+//! Authors write what JSON Schema allows; providers take a narrower form and some refuse a whole
+//! request for one odd tool. Only what the model is *told* is rewritten: arguments are still checked
+//! against the author's schema.
+
+use serde_json::{Map, Value, json};
+
+// Deeper schemas tell a model nothing and cost the walk its bound.
+const MAX_DEPTH: usize = 32;
+
+/// The schema to send: an object at the root, without `$schema`, `$id` and `$comment`; boolean
+/// subschemas as objects; arrays with `items`; objects with `properties`; one type where the author
+/// listed several (`null` first of all is dropped, since an optional argument may be left out).
+pub fn acceptable(schema: &Value) -> Value {
+    let Value::Object(schema) = schema else {
+        return json!({"type": "object", "properties": {}});
+    };
+    let mut root = rewrite_object(schema, 0, true);
+    root.insert("type".to_owned(), json!("object"));
+    root.entry("properties").or_insert_with(|| json!({}));
+    Value::Object(root)
+}
+
+fn rewrite(schema: &Value, depth: usize) -> Value {
+    match schema {
+        Value::Object(schema) if depth < MAX_DEPTH => Value::Object(rewrite_object(schema, depth, false)),
+        // `true` accepts anything; `false` accepts nothing, which cannot be said in this subset.
+        _ => json!({}),
+    }
+}
+
+fn rewrite_object(schema: &Map<String, Value>, depth: usize, is_root: bool) -> Map<String, Value> {
+    let mut out = Map::new();
+    for (key, value) in schema {
+        match key.as_str() {
+            "$schema" | "$id" | "$comment" | "$anchor" | "$vocabulary" | "id"
+                if !is_root_property(key, value) => {}
+            "type" => {
+                if let Some(single) = single_type(value) {
+                    out.insert(key.clone(), single);
+                }
+            }
+            "properties" | "patternProperties" | "$defs" | "definitions" | "dependentSchemas" => {
+                let mut children = Map::new();
+                for (name, child) in value.as_object().into_iter().flatten() {
+                    children.insert(name.clone(), rewrite(child, depth + 1));
+                }
+                out.insert(key.clone(), Value::Object(children));
+            }
+            // The older tuple form: providers know one schema for all elements.
+            "items" => {
+                let items = match value {
+                    Value::Array(_) => json!({}),
+                    other => rewrite(other, depth + 1),
+                };
+                out.insert(key.clone(), items);
+            }
+            "additionalProperties" | "unevaluatedProperties" if value.is_boolean() => {
+                out.insert(key.clone(), value.clone());
+            }
+            "additionalProperties"
+            | "unevaluatedProperties"
+            | "not"
+            | "contains"
+            | "if"
+            | "then"
+            | "else"
+            | "propertyNames" => {
+                out.insert(key.clone(), rewrite(value, depth + 1));
+            }
+            "allOf" | "anyOf" | "oneOf" | "prefixItems" => {
+                let children: Vec<Value> = value
+                    .as_array()
+                    .into_iter()
+                    .flatten()
+                    .map(|child| rewrite(child, depth + 1))
+                    .collect();
+                if !children.is_empty() {
+                    out.insert(key.clone(), Value::Array(children));
+                }
+            }
+            "required" => {
+                if value
+                    .as_array()
+                    .is_some_and(|names| names.iter().all(Value::is_string))
+                {
+                    out.insert(key.clone(), value.clone());
+                }
+            }
+            _ => {
+                out.insert(key.clone(), value.clone());
+            }
+        }
+    }
+    let kind = out.get("type").and_then(Value::as_str).map(str::to_owned);
+    match kind.as_deref() {
+        Some("array") => {
+            out.entry("items").or_insert_with(|| json!({}));
+        }
+        Some("object") if !out.contains_key("additionalProperties") || is_root => {
+            out.entry("properties").or_insert_with(|| json!({}));
+        }
+        _ => {}
+    }
+    out
+}
+
+// `id` was the draft 4 spelling of `$id`; anything else under that key is an author's extension.
+fn is_root_property(key: &str, value: &Value) -> bool {
+    key == "id" && !value.is_string()
+}
+
+fn single_type(value: &Value) -> Option<Value> {
+    match value {
+        Value::String(_) => Some(value.clone()),
+        Value::Array(types) => {
+            let mut types = types
+                .iter()
+                .filter_map(Value::as_str)
+                .filter(|name| *name != "null");
+            let first = types.next();
+            match (first, types.next()) {
+                // Several real types: leaving the keyword out accepts all of them.
+                (Some(_), Some(_)) => None,
+                (Some(only), None) => Some(json!(only)),
+                (None, _) => Some(json!("null")),
+            }
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::expect_used)]
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn odd_schemas_become_what_providers_take_d4() {
+        for (author, sent) in [
+            (json!({}), json!({"type": "object", "properties": {}})),
+            (json!(true), json!({"type": "object", "properties": {}})),
+            (
+                json!({"type": "object"}),
+                json!({"type": "object", "properties": {}}),
+            ),
+            (
+                json!({"type": ["object", "null"], "$schema": "https://json-schema.org/draft/2020-12/schema"}),
+                json!({"type": "object", "properties": {}}),
+            ),
+            (
+                json!({"properties": {"any": true, "list": {"type": "array"}, "both": {"type": ["string", "integer"]}, "maybe": {"type": ["string", "null"]}}}),
+                json!({"type": "object", "properties": {"any": {}, "list": {"type": "array", "items": {}}, "both": {}, "maybe": {"type": "string"}}}),
+            ),
+            (
+                json!({"type": "object", "properties": {"o": {"type": "object"}, "m": {"type": "object", "additionalProperties": {"type": ["integer", "null"]}}}, "additionalProperties": false}),
+                json!({"type": "object", "properties": {"o": {"type": "object", "properties": {}}, "m": {"type": "object", "additionalProperties": {"type": "integer"}}}, "additionalProperties": false}),
+            ),
+            (
+                json!({"type": "object", "properties": {"t": {"type": "array", "items": [{"type": "string"}]}}, "required": "t", "anyOf": []}),
+                json!({"type": "object", "properties": {"t": {"type": "array", "items": {}}}}),
+            ),
+        ] {
+            assert_eq!(acceptable(&author), sent, "{author}");
+        }
+    }
+
+    #[test]
+    fn a_property_may_be_named_like_a_keyword() {
+        let author = json!({"type": "object", "properties": {"id": {"type": "string"}, "type": {"type": "string"}, "$schema": {"type": "string"}}});
+        assert_eq!(acceptable(&author), author);
+    }
+
+    #[test]
+    fn a_schema_nested_without_end_is_cut() {
+        let mut schema = json!({"type": "string"});
+        for _ in 0..1_000 {
+            schema = json!({"type": "object", "properties": {"x": schema}});
+        }
+        let mut node = &acceptable(&schema);
+        let mut depth = 0;
+        while let Some(next) = node.pointer("/properties/x") {
+            node = next;
+            depth += 1;
+        }
+        assert!(depth <= MAX_DEPTH);
+        // Dropping a deep value recurses; take it apart first.
+        while let Some(inner) = schema.pointer_mut("/properties/x").map(Value::take) {
+            schema = inner;
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_rewritten_schema_is_stable(kind in prop_oneof![Just("array"), Just("object"), Just("string")], nullable: bool) {
+            let kind = if nullable { json!([kind, "null"]) } else { json!(kind) };
+            let author = json!({"properties": {"x": {"type": kind}}, "$id": "a"});
+            let once = acceptable(&author);
+            prop_assert_eq!(acceptable(&once), once);
+        }
+    }
+}

@@ -1,0 +1,256 @@
+//! The script as a [`Model`].
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use async_trait::async_trait;
+use mainstay_workload::FileRoot;
+
+use super::{
+    scenario::{Scenario, ScenarioError},
+    script::{Performance, perform},
+};
+use crate::{
+    build::BuildContext,
+    config::ProviderConfig,
+    error::{ModelError, ModelErrorKind},
+    event::{ModelEvent, ModelStream},
+    model::Model,
+    request::Request,
+};
+
+/// A model that follows a scenario, or speaks for itself without one.
+#[derive(Debug, Clone)]
+pub struct MockModel {
+    name: String,
+    source: Source,
+}
+
+#[derive(Debug, Clone)]
+enum Source {
+    None,
+    Fixed(Arc<Scenario>),
+    File(Arc<ScenarioFile>),
+}
+
+/// A mounted scenario. It is read for every call, so that an edit needs no restart, and parsed
+/// when its bytes differ from the last ones.
+#[derive(Debug)]
+struct ScenarioFile {
+    files: FileRoot,
+    path: String,
+    // A std mutex: held to compare and replace, never across an await.
+    parsed: Mutex<Option<(Vec<u8>, Arc<Scenario>)>>,
+}
+
+impl ScenarioFile {
+    fn load(&self) -> Result<Arc<Scenario>, ScenarioError> {
+        let bytes = self.files.read(&self.path).map_err(ScenarioError::File)?;
+        let mut parsed = self.parsed.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((known, scenario)) = parsed.as_ref()
+            && *known == bytes
+        {
+            return Ok(Arc::clone(scenario));
+        }
+        let text = std::str::from_utf8(&bytes).map_err(|error| ScenarioError::Form(error.to_string()))?;
+        let scenario = Arc::new(Scenario::parse(text)?);
+        *parsed = Some((bytes, Arc::clone(&scenario)));
+        Ok(scenario)
+    }
+}
+
+impl MockModel {
+    /// A model that speaks for itself.
+    pub fn without_scenario(name: impl Into<String>) -> Self {
+        Self {
+            name: name.into(),
+            source: Source::None,
+        }
+    }
+
+    /// A model that follows `scenario`.
+    pub fn with_scenario(name: impl Into<String>, scenario: Scenario) -> Self {
+        Self {
+            name: name.into(),
+            source: Source::Fixed(Arc::new(scenario)),
+        }
+    }
+
+    /// A model that follows the mounted file `path`, also after it changed.
+    ///
+    /// # Errors
+    /// [`ScenarioError`] when the file cannot be used now.
+    pub fn from_file(
+        name: impl Into<String>,
+        files: &FileRoot,
+        path: impl Into<String>,
+    ) -> Result<Self, ScenarioError> {
+        let file = ScenarioFile {
+            files: files.clone(),
+            path: path.into(),
+            parsed: Mutex::new(None),
+        };
+        file.load()?;
+        Ok(Self {
+            name: name.into(),
+            source: Source::File(Arc::new(file)),
+        })
+    }
+
+    pub(crate) fn from_config(
+        config: &ProviderConfig,
+        context: &BuildContext,
+    ) -> Result<Self, ScenarioError> {
+        match &config.scenario_file {
+            Some(path) => Self::from_file(&config.name, &context.files, path),
+            None => Ok(Self::without_scenario(&config.name)),
+        }
+    }
+
+    pub(super) fn scenario(&self) -> Result<Option<Arc<Scenario>>, ModelError> {
+        match &self.source {
+            Source::None => Ok(None),
+            Source::Fixed(scenario) => Ok(Some(Arc::clone(scenario))),
+            Source::File(file) => file.load().map(Some).map_err(|error| {
+                ModelError::new(&self.name, ModelErrorKind::Configuration, error.to_string())
+            }),
+        }
+    }
+}
+
+#[async_trait]
+impl Model for MockModel {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    async fn stream(&self, request: Request) -> Result<ModelStream, ModelError> {
+        let scenario = self.scenario()?;
+        let performance = perform(scenario.as_deref(), &request);
+        if let Some(failure) = failure(&self.name, &performance, 0) {
+            tokio::time::sleep(performance.delay).await;
+            return Err(failure);
+        }
+        Ok(Box::pin(play(self.name.clone(), performance)))
+    }
+}
+
+/// The failure that comes before piece number `chunk`.
+fn failure(provider: &str, performance: &Performance, chunk: usize) -> Option<ModelError> {
+    let fail = performance.fail.as_ref()?;
+    if fail.after_chunks.min(performance.chunks.len()) != chunk {
+        return None;
+    }
+    let mut error = match fail.status {
+        Some(status) => ModelError::with_status(provider, status, &fail.message),
+        None => ModelError::new(provider, ModelErrorKind::Network, &fail.message),
+    };
+    error.retry_after = fail.retry_after.map(std::time::Duration::from_secs);
+    Some(error)
+}
+
+fn play(
+    provider: String,
+    mut performance: Performance,
+) -> impl futures::Stream<Item = Result<ModelEvent, ModelError>> + Send {
+    async_stream::stream! {
+        yield Ok(ModelEvent::Started);
+        if let Some(think) = performance.think.take() {
+            yield Ok(ModelEvent::Thinking(think));
+        }
+        for index in 0..performance.chunks.len() {
+            if let Some(error) = failure(&provider, &performance, index) {
+                yield Err(error);
+                return;
+            }
+            tokio::time::sleep(performance.delay).await;
+            let chunk = performance.chunks.get_mut(index).map(std::mem::take).unwrap_or_default();
+            yield Ok(ModelEvent::Text(chunk));
+        }
+        if performance.chunks.is_empty() {
+            tokio::time::sleep(performance.delay).await;
+        }
+        if let Some(error) = failure(&provider, &performance, performance.chunks.len()) {
+            yield Err(error);
+            return;
+        }
+        for call in performance.calls {
+            yield Ok(ModelEvent::ToolCall(call));
+        }
+        yield Ok(ModelEvent::Usage(performance.usage));
+        yield Ok(ModelEvent::Finished(performance.finish));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::expect_used)]
+
+    use std::time::Duration;
+
+    use futures::StreamExt;
+    use tokio::time::Instant;
+
+    use super::*;
+    use crate::{message::Message, model::complete};
+
+    fn request() -> Request {
+        Request {
+            messages: vec![Message::user("hi")],
+            ..Request::default()
+        }
+    }
+
+    fn model(step: &str) -> MockModel {
+        let text = format!("turns:\n- default: true\n  steps:\n  - {step}\n");
+        MockModel::with_scenario("mock", Scenario::parse(&text).unwrap())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn each_piece_comes_after_its_delay() {
+        let began = Instant::now();
+        let answer = complete(&model("{text: one two three, delay: 30ms}"), request())
+            .await
+            .unwrap();
+        assert_eq!(answer.text, "one two three");
+        assert_eq!(began.elapsed(), Duration::from_millis(90));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_failure_comes_in_place_of_the_answer_or_in_its_middle() {
+        let error = complete(
+            &model("fail: {status: 500, message: down, retryAfter: 7}"),
+            request(),
+        )
+        .await
+        .unwrap_err();
+        assert_eq!(error.status, Some(500));
+        assert_eq!(error.retry_after, Some(Duration::from_secs(7)));
+
+        let model = model("{text: one two three, fail: {afterChunks: 2}}");
+        let events: Vec<_> = model.stream(request()).await.unwrap().collect().await;
+        assert_eq!(events.len(), 4);
+        assert_eq!(events[3].clone().unwrap_err().kind, ModelErrorKind::Network);
+    }
+
+    #[tokio::test]
+    async fn an_edited_scenario_file_is_used_by_the_next_call() {
+        let directory = tempfile::tempdir().unwrap();
+        let write = |text: &str| {
+            let text = format!("turns:\n- default: true\n  steps:\n  - text: {text}\n");
+            std::fs::write(directory.path().join("scenario.yaml"), text).unwrap();
+        };
+        write("before");
+        let files = FileRoot::at(directory.path());
+        let model = MockModel::from_file("mock", &files, "/scenario.yaml").unwrap();
+        assert_eq!(complete(&model, request()).await.unwrap().text, "before");
+        write("after");
+        assert_eq!(complete(&model, request()).await.unwrap().text, "after");
+        write("[");
+        let error = complete(&model, request()).await.unwrap_err();
+        assert_eq!(error.kind, ModelErrorKind::Configuration);
+        assert!(matches!(
+            MockModel::from_file("mock", &files, "/absent.yaml"),
+            Err(ScenarioError::File(_))
+        ));
+    }
+}

@@ -1,0 +1,321 @@
+//! From the bytes of an answer to its events, with the time limits of a stream.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::{Stream, StreamExt, stream};
+use mainstay_telemetry::random::{Random, SharedRandom};
+use secrecy::SecretString;
+use serde_json::Value;
+use tokio::time::Instant;
+
+use super::{plain_chunk, redacted};
+use crate::{
+    conversion::{
+        error_from_stream,
+        openai_chat::{AnswerReader, carries_token},
+    },
+    error::{ModelError, ModelErrorKind},
+    event::{ModelEvent, ModelStream},
+    sse,
+    types::openai_chat as wire,
+};
+
+// Once the provider has said why the answer ended only token counts can follow. A server that
+// neither sends them nor closes must not hold the turn.
+const TRAILER_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// What bounds the reading of one answer.
+#[derive(Debug)]
+pub(super) struct Limits {
+    pub(super) provider: String,
+    pub(super) key: Option<SecretString>,
+    pub(super) idle_timeout: Duration,
+    pub(super) request_timeout: Duration,
+    pub(super) ends: Instant,
+}
+
+impl Limits {
+    /// The error that `value` is, if it is one.
+    fn error(&self, event_name: &str, value: &Value) -> Option<ModelError> {
+        error_from_stream(&self.provider, event_name, value)?;
+        let text = redacted(value.to_string(), self.key.as_ref());
+        let value = serde_json::from_str(&text).unwrap_or_default();
+        error_from_stream(&self.provider, event_name, &value)
+            .or_else(|| Some(self.protocol("the stream ended with an error that quotes the credential")))
+    }
+
+    fn protocol(&self, message: impl AsRef<str>) -> ModelError {
+        ModelError::new(&self.provider, ModelErrorKind::Protocol, message)
+    }
+}
+
+pub(super) fn idle_error(provider: &str, after: Duration) -> ModelError {
+    ModelError::new(
+        provider,
+        ModelErrorKind::StreamIdle,
+        format!("the model sent nothing for {after:?}"),
+    )
+}
+
+/// What one server-sent event means.
+enum Step {
+    Events { events: Vec<ModelEvent>, token: bool },
+    Done,
+}
+
+fn step(event: &sse::Event, reader: &mut AnswerReader, limits: &Limits) -> Result<Step, ModelError> {
+    let data = event.data.trim();
+    if data == "[DONE]" {
+        return Ok(Step::Done);
+    }
+    if data.is_empty() {
+        return Ok(Step::Events {
+            events: Vec::new(),
+            token: false,
+        });
+    }
+    let value: Value = serde_json::from_str(data)
+        .map_err(|error| limits.protocol(format!("an event of the stream is not JSON: {error}")))?;
+    if let Some(error) = limits.error(&event.name, &value) {
+        return Err(error);
+    }
+    let chunk: wire::ChatChunk = serde_json::from_value(value)
+        .map_err(|error| limits.protocol(format!("an event of the stream is not a chunk: {error}")))?;
+    let token = carries_token(&chunk);
+    let events = reader
+        .push(chunk)
+        .map_err(|error| limits.protocol(error.to_string()))?;
+    Ok(Step::Events { events, token })
+}
+
+/// The events of a streamed answer.
+///
+/// A clean end of the bytes ends the answer also without `[DONE]` or a finish reason (D10); after a
+/// finish reason a broken connection does too.
+pub(super) fn read(
+    mut bytes: impl Stream<Item = Result<Bytes, ModelError>> + Send + Unpin,
+    limits: Limits,
+    random: SharedRandom,
+) -> impl Stream<Item = Result<ModelEvent, ModelError>> + Send {
+    async_stream::stream! {
+        let mut decoder = Some(sse::Decoder::new(sse::DEFAULT_LIMIT));
+        let mut reader = AnswerReader::default();
+        let mut idle_at = Instant::now() + limits.idle_timeout;
+        let mut decoded = Vec::new();
+        'answer: while let Some(open) = decoder.as_mut() {
+            let wake = idle_at.min(limits.ends);
+            let next = tokio::time::timeout_at(wake, bytes.next()).await;
+            match next {
+                Err(_) if reader.has_finish_reason() => break,
+                Err(_) if wake == limits.ends => {
+                    yield Err(ModelError::new(
+                        &limits.provider,
+                        ModelErrorKind::TimedOut,
+                        format!("the answer was not complete after {:?}", limits.request_timeout),
+                    ));
+                    return;
+                }
+                Err(_) => {
+                    yield Err(idle_error(&limits.provider, limits.idle_timeout));
+                    return;
+                }
+                Ok(Some(Ok(chunk))) => {
+                    if let Err(error) = open.push(&chunk, &mut decoded) {
+                        yield Err(limits.protocol(error.to_string()));
+                        return;
+                    }
+                }
+                Ok(Some(Err(_))) if reader.has_finish_reason() => break,
+                Ok(Some(Err(error))) => {
+                    yield Err(error);
+                    return;
+                }
+                // The end of the bytes: what is left in the decoder is the last event.
+                Ok(None) => match decoder.take().map(sse::Decoder::finish) {
+                    Some(Ok(last)) => decoded.extend(last),
+                    Some(Err(error)) => {
+                        yield Err(limits.protocol(error.to_string()));
+                        return;
+                    }
+                    None => {}
+                },
+            }
+            for event in decoded.drain(..) {
+                match step(&event, &mut reader, &limits) {
+                    Ok(Step::Done) => break 'answer,
+                    Ok(Step::Events { events, token }) => {
+                        if token {
+                            idle_at = Instant::now() + limits.idle_timeout;
+                        }
+                        for event in events {
+                            yield Ok(event);
+                        }
+                    }
+                    Err(error) => {
+                        yield Err(error);
+                        return;
+                    }
+                }
+            }
+            if reader.has_finish_reason() {
+                idle_at = idle_at.min(Instant::now() + TRAILER_TIMEOUT);
+            }
+        }
+        // Ends the request before the last events are read by a consumer that may take its time.
+        drop(bytes);
+        for event in reader.finish(&*random) {
+            yield Ok(event);
+        }
+    }
+}
+
+/// The events of an answer that was not streamed.
+pub(super) fn read_plain(
+    body: &[u8],
+    limits: &Limits,
+    random: &dyn Random,
+) -> Result<ModelStream, ModelError> {
+    if let Ok(value) = serde_json::from_slice::<Value>(body)
+        && let Some(error) = limits.error("", &value)
+    {
+        return Err(error);
+    }
+    let chunk = plain_chunk(body)
+        .map_err(|error| limits.protocol(format!("the answer is not a chat completion: {error}")))?;
+    let mut reader = AnswerReader::default();
+    let mut events = reader
+        .push(chunk)
+        .map_err(|error| limits.protocol(error.to_string()))?;
+    events.extend(reader.finish(random));
+    Ok(Box::pin(stream::iter(events.into_iter().map(Ok))))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::expect_used)]
+
+    use mainstay_telemetry::random::SeededRandom;
+
+    use super::*;
+    use crate::event::FinishReason;
+
+    fn limits() -> Limits {
+        Limits {
+            provider: "p".to_owned(),
+            key: Some(SecretString::from("sk-secret")),
+            idle_timeout: Duration::from_secs(120),
+            request_timeout: Duration::from_secs(600),
+            ends: Instant::now() + Duration::from_secs(600),
+        }
+    }
+
+    // `None` is a pause of the given length before the next piece.
+    fn pieces(
+        pieces: Vec<(u64, &'static str)>,
+    ) -> impl Stream<Item = Result<Bytes, ModelError>> + Send + Unpin {
+        Box::pin(async_stream::stream! {
+            for (pause, piece) in pieces {
+                tokio::time::sleep(Duration::from_secs(pause)).await;
+                yield Ok(Bytes::from_static(piece.as_bytes()));
+            }
+        })
+    }
+
+    async fn collect(
+        bytes: impl Stream<Item = Result<Bytes, ModelError>> + Send + Unpin,
+    ) -> Vec<Result<ModelEvent, ModelError>> {
+        read(bytes, limits(), SeededRandom::new(1)).collect().await
+    }
+
+    fn text(text: &str) -> Result<ModelEvent, ModelError> {
+        Ok(ModelEvent::Text(text.to_owned()))
+    }
+
+    const DONE: Result<ModelEvent, ModelError> = Ok(ModelEvent::Finished(FinishReason::Completed));
+    const HELLO: &str = "data: {\"choices\":[{\"delta\":{\"content\":\"hello\"}}]}\n\n";
+    const STOP: &str = "data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"stop\"}]}\n\n";
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_ends_with_done_or_with_the_bytes_d10() {
+        for end in [
+            vec![STOP, "data: [DONE]\n\n"],
+            vec![STOP],
+            vec![],
+            vec!["data: [DONE]"],
+        ] {
+            let mut all = vec![(0, HELLO)];
+            all.extend(end.into_iter().map(|piece| (0, piece)));
+            assert_eq!(
+                collect(pieces(all)).await,
+                [Ok(ModelEvent::Started), text("hello"), DONE]
+            );
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_silent_stream_is_aborted_om_371() {
+        let keep_alive = "data: {\"choices\":[{\"delta\":{\"content\":\"\"}}]}\n\n: ping\n\n";
+        let events = collect(pieces(vec![(0, HELLO), (60, keep_alive), (61, HELLO)])).await;
+        assert_eq!(events.len(), 3);
+        assert_eq!(events[2].clone().unwrap_err().kind, ModelErrorKind::StreamIdle);
+
+        let events = collect(pieces(vec![(0, HELLO), (119, HELLO), (119, HELLO)])).await;
+        assert_eq!(events.last(), Some(&DONE));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_stream_that_never_ends_reaches_the_request_timeout() {
+        let events = collect(pieces(vec![(100, HELLO); 10])).await;
+        assert_eq!(
+            events.last().unwrap().clone().unwrap_err().kind,
+            ModelErrorKind::TimedOut
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn after_the_finish_reason_a_server_that_stays_open_is_not_waited_for() {
+        let began = Instant::now();
+        let events = collect(pieces(vec![(0, HELLO), (0, STOP), (3_600, HELLO)])).await;
+        assert_eq!(events.last(), Some(&DONE));
+        assert_eq!(began.elapsed().as_secs(), TRAILER_TIMEOUT.as_secs());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_broken_connection_is_an_error_unless_the_answer_was_complete() {
+        let broken = || Err(ModelError::new("p", ModelErrorKind::Network, "reset"));
+        let cut = stream::iter([Ok(Bytes::from_static(HELLO.as_bytes())), broken()]);
+        let events = collect(cut).await;
+        assert_eq!(events[2].clone().unwrap_err().kind, ModelErrorKind::Network);
+
+        let complete = stream::iter([Ok(Bytes::from_static(STOP.as_bytes())), broken()]);
+        assert_eq!(collect(complete).await, [Ok(ModelEvent::Started), DONE]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_error_inside_the_stream_ends_it_without_showing_the_key() {
+        let error = "data: {\"error\":{\"message\":\"slow down, sk-secret\",\"code\":429}}\n\n";
+        let events = collect(pieces(vec![(0, error)])).await;
+        let [Err(error)] = events.as_slice() else {
+            panic!("{events:?}");
+        };
+        assert_eq!(error.status, Some(429));
+        assert_eq!(error.message, "slow down, [REDACTED]");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_event_that_is_not_json_is_a_protocol_error() {
+        let events = collect(pieces(vec![(0, "data: <html>\n\n")])).await;
+        assert_eq!(events[0].clone().unwrap_err().kind, ModelErrorKind::Protocol);
+    }
+
+    #[test]
+    fn an_error_in_a_plain_answer_with_status_200_is_an_error() {
+        let _runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let body = br#"{"error":{"message":"overloaded","type":"overloaded_error"}}"#;
+        let Err(error) = read_plain(body, &limits(), &*SeededRandom::new(1)) else {
+            panic!("an error was expected");
+        };
+        assert_eq!(error.status, Some(529));
+    }
+}
