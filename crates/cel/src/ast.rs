@@ -96,7 +96,7 @@ pub(crate) struct Call {
     /// The target of a member call comes first.
     pub(crate) arguments: Vec<Node>,
     /// The pattern of a regular expression function, when it is a literal.
-    pub(crate) pattern: Option<regex::Regex>,
+    pub(crate) pattern: Option<Arc<regex::Regex>>,
 }
 
 /// A macro that walks over a list or map.

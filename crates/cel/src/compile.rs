@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::ast::{BinaryOperator, Call, Fold, Index, Kind, ListItem, MapItem, Node, Select, SelectMode};
 use crate::error::CompileError;
-use crate::functions::{self, Lookup};
+use crate::functions::{self, Function, Lookup};
 use crate::parse;
 use crate::patterns;
 use crate::program::Program;
@@ -101,6 +101,9 @@ impl Checker<'_> {
             || self.variables.iter().any(|variable| variable == name)
     }
 
+    // The methods below call each other as deep as the expression is nested. They are small, and what
+    // builds a node from checked parts is apart, so that the frames of a deep expression fit a stack.
+
     /// Checks a part; what reads a declared variable is marked for traces.
     fn check(&mut self, syntax: Syntax) -> Result<Node, CompileError> {
         let path = self.path(&syntax);
@@ -132,84 +135,83 @@ impl Checker<'_> {
         let kind = match form {
             Form::Literal(value) => Kind::Literal(value),
             Form::Name(name) => self.name(&name, offset)?,
-            Form::Select { operand, field, mode } => {
-                if let Some(named) = self.qualified_type(&operand, &field) {
-                    return Ok(Node {
-                        offset,
-                        kind: Kind::Literal(Value::Type(named)),
-                    });
-                }
-                self.note_key(&operand, &field);
-                let operand = self.check_operand(*operand)?;
-                Kind::Select(Box::new(Select {
-                    operand,
-                    field: field.into(),
-                    mode,
-                }))
-            }
+            Form::Select { operand, field, mode } => self.select(*operand, field, mode)?,
             Form::Index {
                 operand,
                 index,
                 optional,
-            } => {
-                if let Form::Literal(Value::String(key)) = &index.form {
-                    self.note_key(&operand, key);
-                }
-                let operand = self.check_operand(*operand)?;
-                let index = self.check(*index)?;
-                Kind::Index(Box::new(Index {
-                    operand,
-                    index,
-                    optional,
-                }))
-            }
+            } => self.index(*operand, *index, optional)?,
             Form::Call {
                 target,
                 function,
                 arguments,
             } => self.call(target, &function, arguments, offset)?,
-            Form::List(items) => {
-                let mut checked = Vec::with_capacity(items.len());
-                for (value, optional) in items {
-                    checked.push(ListItem {
-                        value: self.check(value)?,
-                        optional,
-                    });
-                }
-                Kind::List(checked)
-            }
-            Form::Map(items) => {
-                let mut checked = Vec::with_capacity(items.len());
-                for (key, value, optional) in items {
-                    checked.push(MapItem {
-                        key: self.check(key)?,
-                        value: self.check(value)?,
-                        optional,
-                    });
-                }
-                Kind::Map(checked)
-            }
+            Form::List(items) => self.list(items)?,
+            Form::Map(items) => self.map(items)?,
             Form::Fold(fold) => self.fold(*fold)?,
-            Form::Bind { name, value, body } => {
-                let value = self.check(*value)?;
-                let body = self.with_locals([name], |checker| checker.check(*body))?;
-                Kind::Bind(Box::new([value, body]))
-            }
+            Form::Bind { name, value, body } => Kind::Bind(self.bound(name, *value, *body)?),
             Form::OptionalMap {
                 operand,
                 name,
                 body,
                 flat,
-            } => {
-                let operand = self.check(*operand)?;
-                let body = self.with_locals([name], |checker| checker.check(*body))?;
-                Kind::OptionalMap {
-                    parts: Box::new([operand, body]),
-                    flat,
-                }
-            }
+            } => Kind::OptionalMap {
+                parts: self.bound(name, *operand, *body)?,
+                flat,
+            },
         };
         Ok(Node { offset, kind })
+    }
+
+    fn select(&mut self, operand: Syntax, field: String, mode: SelectMode) -> Result<Kind, CompileError> {
+        if let Some(named) = self.qualified_type(&operand, &field) {
+            return Ok(Kind::Literal(Value::Type(named)));
+        }
+        self.note_key(&operand, &field);
+        let operand = self.check_operand(operand)?;
+        let field = field.into();
+        Ok(Kind::Select(Box::new(Select { operand, field, mode })))
+    }
+
+    fn index(&mut self, operand: Syntax, index: Syntax, optional: bool) -> Result<Kind, CompileError> {
+        if let Form::Literal(Value::String(key)) = &index.form {
+            self.note_key(&operand, key);
+        }
+        let operand = self.check_operand(operand)?;
+        let index = self.check(index)?;
+        Ok(Kind::Index(Box::new(Index {
+            operand,
+            index,
+            optional,
+        })))
+    }
+
+    fn list(&mut self, items: Vec<(Syntax, bool)>) -> Result<Kind, CompileError> {
+        let mut checked = Vec::with_capacity(items.len());
+        for (value, optional) in items {
+            let value = self.check(value)?;
+            checked.push(ListItem { value, optional });
+        }
+        Ok(Kind::List(checked))
+    }
+
+    fn map(&mut self, items: Vec<(Syntax, Syntax, bool)>) -> Result<Kind, CompileError> {
+        let mut checked = Vec::with_capacity(items.len());
+        for (key, value, optional) in items {
+            let key = self.check(key)?;
+            let value = self.check(value)?;
+            checked.push(MapItem { key, value, optional });
+        }
+        Ok(Kind::Map(checked))
+    }
+
+    /// A value and the body that sees it under a name.
+    fn bound(&mut self, name: String, value: Syntax, body: Syntax) -> Result<Box<[Node; 2]>, CompileError> {
+        let value = self.check(value)?;
+        self.locals.push(name);
+        let body = self.check(body);
+        self.locals.pop();
+        Ok(Box::new([value, body?]))
     }
 
     fn with_locals<T>(
@@ -294,16 +296,13 @@ impl Checker<'_> {
         }
     }
 
-    fn two(&mut self, arguments: Vec<Syntax>) -> Result<Option<[Node; 2]>, CompileError> {
-        let checked = self.all(arguments)?;
-        Ok(<[Node; 2]>::try_from(checked).ok())
-    }
-
     fn all(&mut self, arguments: Vec<Syntax>) -> Result<Vec<Node>, CompileError> {
-        arguments
-            .into_iter()
-            .map(|argument| self.check(argument))
-            .collect()
+        // A loop, since the frames of iterator adapters would multiply with the nesting.
+        let mut checked = Vec::with_capacity(arguments.len());
+        for argument in arguments {
+            checked.push(self.check(argument)?);
+        }
+        Ok(checked)
     }
 
     fn call(
@@ -326,23 +325,34 @@ impl Checker<'_> {
             if functions::is_known(&qualified, false) {
                 return self.function(&qualified, false, arguments, offset);
             }
+            if Type::named(namespace).is_none() {
+                return Err(self.undeclared(target.offset, namespace));
+            }
         }
         if matches!(function, "or" | "orValue") && arguments.len() == 1 {
-            let unwrap = function == "orValue";
-            let mut parts = vec![*target];
-            parts.extend(arguments);
-            let parts = self
-                .two(parts)?
-                .ok_or_else(|| self.error(offset, "Syntax error: incomplete call"))?;
-            return Ok(Kind::OptionalOr {
-                parts: Box::new(parts),
-                unwrap,
-            });
+            return self.optional_or(*target, arguments, function == "orValue", offset);
         }
         let mut all = Vec::with_capacity(arguments.len() + 1);
         all.push(*target);
         all.extend(arguments);
         self.function(function, true, all, offset)
+    }
+
+    fn optional_or(
+        &mut self,
+        target: Syntax,
+        mut arguments: Vec<Syntax>,
+        unwrap: bool,
+        offset: usize,
+    ) -> Result<Kind, CompileError> {
+        arguments.insert(0, target);
+        let parts = self.all(arguments)?;
+        let parts =
+            <[Node; 2]>::try_from(parts).map_err(|_| self.error(offset, "Syntax error: incomplete call"))?;
+        Ok(Kind::OptionalOr {
+            parts: Box::new(parts),
+            unwrap,
+        })
     }
 
     fn operator(
@@ -358,11 +368,16 @@ impl Checker<'_> {
             let key = key.to_string();
             self.note_key(map, &key);
         }
-        let incomplete = |checker: &Self| checker.error(offset, "Syntax error: incomplete operator");
+        let checked = self.all(arguments)?;
+        self.operation(operator, checked, offset)
+    }
+
+    fn operation(&self, operator: Operator, parts: Vec<Node>, offset: usize) -> Result<Kind, CompileError> {
+        let incomplete = || self.error(offset, "Syntax error: incomplete operator");
         match operator {
             Operator::Not | Operator::Negate => {
-                let mut checked = self.all(arguments)?;
-                let operand = Box::new(checked.pop().ok_or_else(|| incomplete(self))?);
+                let [operand] = <[Node; 1]>::try_from(parts).map_err(|_| incomplete())?;
+                let operand = Box::new(operand);
                 Ok(if operator == Operator::Not {
                     Kind::Not(operand)
                 } else {
@@ -370,13 +385,12 @@ impl Checker<'_> {
                 })
             }
             Operator::Conditional => {
-                let checked = self.all(arguments)?;
-                let parts = <[Node; 3]>::try_from(checked).map_err(|_| incomplete(self))?;
+                let parts = <[Node; 3]>::try_from(parts).map_err(|_| incomplete())?;
                 self.must_be_bool(&parts[0], "_?_:_")?;
                 Ok(Kind::Conditional(Box::new(parts)))
             }
             Operator::And | Operator::Or => {
-                let parts = self.two(arguments)?.ok_or_else(|| incomplete(self))?;
+                let parts = <[Node; 2]>::try_from(parts).map_err(|_| incomplete())?;
                 let name = if operator == Operator::And { "_&&_" } else { "_||_" };
                 self.must_be_bool(&parts[0], name)?;
                 self.must_be_bool(&parts[1], name)?;
@@ -388,7 +402,7 @@ impl Checker<'_> {
                 })
             }
             Operator::Binary(binary) => {
-                let parts = self.two(arguments)?.ok_or_else(|| incomplete(self))?;
+                let parts = <[Node; 2]>::try_from(parts).map_err(|_| incomplete())?;
                 Ok(Kind::Binary(binary, Box::new(parts)))
             }
         }
@@ -415,23 +429,44 @@ impl Checker<'_> {
         arguments: Vec<Syntax>,
         offset: usize,
     ) -> Result<Kind, CompileError> {
-        let function = match functions::find(name, member, arguments.len()) {
-            Lookup::Found(function) => function,
+        let function = self.find_function(name, member, arguments.len(), offset)?;
+        let arguments = self.all(arguments)?;
+        self.applied(function, arguments)
+    }
+
+    fn find_function(
+        &self,
+        name: &str,
+        member: bool,
+        arguments: usize,
+        offset: usize,
+    ) -> Result<&'static Function, CompileError> {
+        // The reference points at the bracket; the parser gives the start of the name.
+        let named = !member
+            && self
+                .source
+                .get(offset..)
+                .is_some_and(|rest| rest.starts_with(name));
+        let offset = if named { offset + name.len() } else { offset };
+        match functions::find(name, member, arguments) {
+            Lookup::Found(function) => Ok(function),
             Lookup::WrongArguments => {
-                let dynamic = vec!["dyn"; arguments.len() - usize::from(member)].join(", ");
+                let dynamic = vec!["dyn"; arguments - usize::from(member)].join(", ");
                 let applied = if member {
                     format!("dyn.({dynamic})")
                 } else {
                     format!("({dynamic})")
                 };
-                return Err(self.error(
+                Err(self.error(
                     offset,
                     format!("found no matching overload for '{name}' applied to '{applied}'"),
-                ));
+                ))
             }
-            Lookup::Unknown => return Err(self.undeclared(offset, name)),
-        };
-        let arguments = self.all(arguments)?;
+            Lookup::Unknown => Err(self.undeclared(offset, name)),
+        }
+    }
+
+    fn applied(&self, function: &'static Function, arguments: Vec<Node>) -> Result<Kind, CompileError> {
         let mut pattern = None;
         if let Some(index) = function.pattern
             && let Some(Node {
@@ -440,10 +475,8 @@ impl Checker<'_> {
             }) = arguments.get(index)
         {
             pattern = Some(patterns::compile(text).map_err(|error| {
-                self.error(
-                    *offset,
-                    format!("invalid matches argument: {}", error.replace('\n', " ")),
-                )
+                let error = error.replace('\n', " ");
+                self.error(*offset, format!("invalid matches argument: {error}"))
             })?);
         }
         Ok(Kind::Call(Box::new(Call {

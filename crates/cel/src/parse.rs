@@ -8,8 +8,8 @@
 use std::sync::Arc;
 
 use cel::common::ast::{
-    CallExpr, ComprehensionExpr, EntryExpr, Expr, IdedExpr, ListExpr, LiteralValue, MapExpr, SourceInfo,
-    operators,
+    CallExpr, ComprehensionExpr, EntryExpr, Expr, IdedExpr, ListExpr, LiteralValue, MapExpr, SelectExpr,
+    SourceInfo, operators,
 };
 use cel::parser::PrattParser;
 use cel::parser::pratt_parser::{Lexer, TokenKind};
@@ -178,19 +178,7 @@ impl Lowering<'_> {
 
     fn expression(&self, node: IdedExpr, depth: usize, left: &mut usize) -> Result<Syntax, CompileError> {
         let offset = self.offset(node.id);
-        if depth > self.options.max_depth {
-            return Err(self.error(
-                offset,
-                format!("expression recursion limit exceeded: {}", self.options.max_depth),
-            ));
-        }
-        let Some(rest) = left.checked_sub(1) else {
-            return Err(self.error(
-                offset,
-                format!("expression node limit exceeded: {}", self.options.max_nodes),
-            ));
-        };
-        *left = rest;
+        self.count(offset, depth, left)?;
         let depth = depth + 1;
         let form = match node.expr {
             Expr::Unspecified => return Err(self.error(offset, "Syntax error: incomplete expression")),
@@ -199,15 +187,7 @@ impl Lowering<'_> {
                 Some(absolute) => absolute.to_owned(),
                 None => name,
             }),
-            Expr::Select(select) => Form::Select {
-                operand: Box::new(self.expression(*select.operand, depth, left)?),
-                field: select.field,
-                mode: if select.test {
-                    SelectMode::Test
-                } else {
-                    SelectMode::Plain
-                },
-            },
+            Expr::Select(select) => self.select(select, depth, left)?,
             Expr::Call(call) => self.call(call, offset, depth, left)?,
             Expr::Comprehension(comprehension) => self.comprehension(*comprehension, offset, depth, left)?,
             Expr::List(list) => self.list(list, depth, left)?,
@@ -225,16 +205,47 @@ impl Lowering<'_> {
         Ok(Syntax { offset, form })
     }
 
+    fn count(&self, offset: usize, depth: usize, left: &mut usize) -> Result<(), CompileError> {
+        let CompileOptions {
+            max_depth, max_nodes, ..
+        } = self.options;
+        if depth > *max_depth {
+            return Err(self.error(
+                offset,
+                format!("expression recursion limit exceeded: {max_depth}"),
+            ));
+        }
+        *left = left
+            .checked_sub(1)
+            .ok_or_else(|| self.error(offset, format!("expression node limit exceeded: {max_nodes}")))?;
+        Ok(())
+    }
+
+    fn select(&self, select: SelectExpr, depth: usize, left: &mut usize) -> Result<Form, CompileError> {
+        let operand = self.expression(*select.operand, depth, left)?;
+        Ok(Form::Select {
+            operand: Box::new(operand),
+            field: select.field,
+            mode: if select.test {
+                SelectMode::Test
+            } else {
+                SelectMode::Plain
+            },
+        })
+    }
+
     fn expressions(
         &self,
         nodes: Vec<IdedExpr>,
         depth: usize,
         left: &mut usize,
     ) -> Result<Vec<Syntax>, CompileError> {
-        nodes
-            .into_iter()
-            .map(|node| self.expression(node, depth, left))
-            .collect()
+        // A loop, since the frames of iterator adapters would multiply with the nesting.
+        let mut lowered = Vec::with_capacity(nodes.len());
+        for node in nodes {
+            lowered.push(self.expression(node, depth, left)?);
+        }
+        Ok(lowered)
     }
 
     fn list(&self, list: ListExpr, depth: usize, left: &mut usize) -> Result<Form, CompileError> {
@@ -277,40 +288,45 @@ impl Lowering<'_> {
             Some(target) => Some(Box::new(self.expression(*target, depth, left)?)),
             None => None,
         };
-        let mut arguments = self.expressions(args, depth, left)?;
-        match func_name.as_str() {
-            operators::OPT_SELECT if arguments.len() == 2 => {
-                if let (Some(field), Some(operand)) = (arguments.pop(), arguments.pop())
-                    && let Form::Literal(Value::String(field)) = field.form
-                {
-                    let field = field.to_string();
-                    return Ok(Form::Select {
-                        operand: Box::new(operand),
-                        field,
-                        mode: SelectMode::Optional,
-                    });
-                }
-                return Err(self.error(offset, "Syntax error: expected a field after '.?'"));
-            }
-            operators::INDEX | operators::OPT_INDEX if arguments.len() == 2 => {
-                if let (Some(index), Some(operand)) = (arguments.pop(), arguments.pop()) {
-                    let optional = func_name == operators::OPT_INDEX;
-                    return Ok(Form::Index {
-                        operand: Box::new(operand),
-                        index: Box::new(index),
-                        optional,
-                    });
-                }
-            }
-            _ => {}
-        }
+        let arguments = self.expressions(args, depth, left)?;
         match target {
             Some(target) => self.member_call(target, func_name, arguments, offset),
-            None => Ok(Form::Call {
+            None => self.plain_call(func_name, arguments, offset),
+        }
+    }
+
+    fn plain_call(
+        &self,
+        function: String,
+        arguments: Vec<Syntax>,
+        offset: usize,
+    ) -> Result<Form, CompileError> {
+        let optional = function == operators::OPT_INDEX;
+        if function != operators::OPT_SELECT && function != operators::INDEX && !optional {
+            return Ok(Form::Call {
                 target: None,
-                function: func_name,
+                function,
                 arguments,
+            });
+        }
+        let [operand, key] = <[Syntax; 2]>::try_from(arguments)
+            .map_err(|_| self.error(offset, "Syntax error: incomplete selection"))?;
+        let operand = Box::new(operand);
+        if function != operators::OPT_SELECT {
+            let index = Box::new(key);
+            return Ok(Form::Index {
+                operand,
+                index,
+                optional,
+            });
+        }
+        match key.form {
+            Form::Literal(Value::String(field)) => Ok(Form::Select {
+                operand,
+                field: field.to_string(),
+                mode: SelectMode::Optional,
             }),
+            _ => Err(self.error(offset, "Syntax error: expected a field after '.?'")),
         }
     }
 

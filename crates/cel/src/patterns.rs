@@ -1,5 +1,7 @@
 //! Regular expressions in RE2's syntax: linear time, bounded size.
 
+use std::sync::Arc;
+
 use regex::{Regex, RegexBuilder};
 
 use crate::budget::{Budget, text_cost};
@@ -7,23 +9,31 @@ use crate::error::EvaluationError;
 use crate::evaluate::Context;
 use crate::value::Value;
 
-/// Bytes a compiled pattern may take.
-const COMPILED_SIZE: usize = 1 << 20;
+/// Bytes a compiled pattern may take when it is a literal, which is compiled once.
+const LITERAL_SIZE: usize = 1 << 20;
+/// Bytes a compiled pattern may take when it is made by the evaluation.
+const COMPUTED_SIZE: usize = 256 << 10;
 /// Nested groups and repetitions in a pattern.
 const NESTING: u32 = 50;
 /// Cost of compiling a pattern that is not a literal. A short pattern can be slow to compile
 /// (`\w{100}`), and without this a loop over patterns would be nearly free.
-const COMPILE_COST: u64 = 2_000;
+const COMPILE_COST: u64 = 10_000;
 /// Compiled patterns kept during one evaluation.
 const KEPT: usize = 8;
 
-/// Compiles a pattern; the error is the library's explanation.
-pub(crate) fn compile(pattern: &str) -> Result<Regex, String> {
+/// Compiles a pattern; the error is the library's explanation. Behind an `Arc`, since a cloned `Regex`
+/// starts with empty caches and is slow each time.
+pub(crate) fn compile(pattern: &str) -> Result<Arc<Regex>, String> {
+    build(pattern, LITERAL_SIZE)
+}
+
+fn build(pattern: &str, size: usize) -> Result<Arc<Regex>, String> {
     RegexBuilder::new(pattern)
-        .size_limit(COMPILED_SIZE)
-        .dfa_size_limit(COMPILED_SIZE)
+        .size_limit(size)
+        .dfa_size_limit(LITERAL_SIZE)
         .nest_limit(NESTING)
         .build()
+        .map(Arc::new)
         .map_err(|error| error.to_string())
 }
 
@@ -31,12 +41,12 @@ pub(crate) fn compile(pattern: &str) -> Result<Regex, String> {
 #[derive(Default)]
 pub(crate) struct Patterns {
     /// The literal pattern of the call that is being made, compiled with the expression.
-    pub(crate) literal: Option<Regex>,
-    kept: Vec<(String, Regex)>,
+    pub(crate) literal: Option<Arc<Regex>>,
+    kept: Vec<(String, Arc<Regex>)>,
 }
 
 impl Patterns {
-    fn find(&mut self, pattern: &str, budget: &mut Budget) -> Result<Regex, EvaluationError> {
+    fn find(&mut self, pattern: &str, budget: &mut Budget) -> Result<Arc<Regex>, EvaluationError> {
         if let Some(literal) = self.literal.take() {
             return Ok(literal);
         }
@@ -44,8 +54,8 @@ impl Patterns {
             return Ok(regex.clone());
         }
         budget.charge(COMPILE_COST.saturating_add(text_cost(pattern.len())))?;
-        budget.allocate(COMPILED_SIZE / 16)?;
-        let regex = compile(pattern).map_err(|error| {
+        budget.allocate(COMPUTED_SIZE / 8)?;
+        let regex = build(pattern, COMPUTED_SIZE).map_err(|error| {
             EvaluationError::argument(format!("error parsing regexp: {}", error.replace('\n', " ")))
         })?;
         if self.kept.len() == KEPT {
@@ -58,7 +68,7 @@ impl Patterns {
 
 /// The regex of a call `text.function(pattern, …)`, paid for: a tenth per byte of text times a quarter
 /// per byte of pattern, as in Kubernetes' cost model.
-fn prepared(context: &mut Context<'_>, text: &str, pattern: &str) -> Result<Regex, EvaluationError> {
+fn prepared(context: &mut Context<'_>, text: &str, pattern: &str) -> Result<Arc<Regex>, EvaluationError> {
     let pattern_cost = u64::try_from(pattern.len())
         .unwrap_or(u64::MAX)
         .div_ceil(4)
