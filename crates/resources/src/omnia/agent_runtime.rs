@@ -71,15 +71,15 @@ pub struct AgentRuntimeSpec {
     #[serde(default)]
     pub mode: AgentMode,
     /// JSON Schema of a function's input. Required in mode function.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schemas::open_object")]
     pub input_schema: Option<serde_json::Value>,
     /// JSON Schema of a function's output. Required in mode function.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schemas::open_object")]
     pub output_schema: Option<serde_json::Value>,
     /// How a function's output is asked for: text, json or json_schema.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output_format: Option<OutputFormat>,
     /// The prompt pack, and which of its versions.
     pub prompt_pack_ref: PromptPackRef,
@@ -87,58 +87,58 @@ pub struct AgentRuntimeSpec {
     #[schemars(schema_with = "facades")]
     pub facades: Vec<Facade>,
     /// The tools.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool_registry_ref: Option<ToolRegistryRef>,
     /// Where the working state of conversations is kept.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub context: Option<Context>,
     /// How the agent is deployed.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub runtime: Option<Runtime>,
     /// The models, by entry name. The entry called default, else the first of role llm, answers prompts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "providers")]
     pub providers: Vec<ProviderEntry>,
     /// Engine that runs the pack.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub framework: Option<features::Framework>,
     /// Media files.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub media: Option<features::Media>,
     /// Evaluation of sessions.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub evals: Option<features::Evals>,
     /// Settings of the dashboard's console.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub console: Option<features::Console>,
     /// Speech in both directions.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub duplex: Option<features::Duplex>,
     /// Authentication of clients outside the cluster.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub external_auth: Option<features::ExternalAuth>,
     /// Memory across sessions.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory: Option<features::Memory>,
     /// Service group of the Workspace.
     #[serde(default = "service_group")]
     #[schemars(schema_with = "schemas::name")]
     pub service_group: String,
     /// SessionPrivacyPolicy of this agent's sessions.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub privacy_policy_ref: Option<LocalName>,
     /// How a new version takes over.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rollout: Option<Rollout>,
     /// Merged into the pods. Has no effect where agents run inside the process.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schemas::open_object")]
     pub pod_overrides: Option<serde_json::Value>,
     /// Annotations added to the pods.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub extra_pod_annotations: BTreeMap<String, String>,
     /// Use of the registry's sandboxes.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sandbox: Option<AgentSandbox>,
 }
 
@@ -204,10 +204,10 @@ pub struct PromptPackRef {
     #[schemars(schema_with = "schemas::non_empty")]
     pub name: String,
     /// Version to stay on.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
     /// Channel to follow: stable or prerelease.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub track: Option<Track>,
 }
 
@@ -219,7 +219,7 @@ pub struct ToolRegistryRef {
     #[schemars(schema_with = "schemas::non_empty")]
     pub name: String,
     /// Must be the agent's own namespace when set.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
 }
 
@@ -246,7 +246,7 @@ pub struct Context {
     #[serde(rename = "type", default)]
     pub kind: ContextType,
     /// Secret whose key url holds the store's address. Required for redis.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub store_ref: Option<LocalName>,
     /// How long the state of an idle conversation is kept.
     #[serde(default = "context_ttl")]
@@ -283,7 +283,7 @@ pub struct ProviderRef {
     #[schemars(schema_with = "schemas::non_empty")]
     pub name: String,
     /// Must be the agent's own namespace when set; another one is never followed.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
 }
 
@@ -295,7 +295,7 @@ pub struct AgentSandbox {
     #[serde(default)]
     pub enabled: bool,
     /// Sandboxes that one session may hold over all sandboxes. Absent means no further limit.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub max_per_session: Option<i32>,
     /// Connections for the roles of the sandboxes' classes, in place of the registry's.

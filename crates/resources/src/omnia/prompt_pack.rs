@@ -48,7 +48,7 @@ pub struct PromptPackSpec {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub skills: Vec<SkillRef>,
     /// How skills are selected.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub skills_config: Option<SkillsConfig>,
 }
 
@@ -70,10 +70,10 @@ pub struct Source {
     #[serde(rename = "type")]
     pub kind: SourceType,
     /// ConfigMap whose key pack.json holds the published content.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub config_map_ref: Option<LocalName>,
     /// The live content.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub live: Option<LiveSource>,
 }
 
@@ -82,10 +82,10 @@ pub struct Source {
 #[serde(rename_all = "camelCase")]
 pub struct LiveSource {
     /// ConfigMap whose key pack.json holds the content.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub config_map_ref: Option<LocalName>,
     /// Path below the workspace's content.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
 }
 
@@ -100,7 +100,7 @@ pub struct SkillRef {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub include: Vec<String>,
     /// Group that the skills appear under.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mount_as: Option<String>,
 }
 
@@ -125,7 +125,7 @@ pub struct SkillsConfig {
     #[schemars(range(min = 1))]
     pub max_active: i32,
     /// model-driven, tag or embedding.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub selector: Option<SkillSelector>,
 }
 
@@ -152,20 +152,20 @@ enumeration! {
 #[serde(rename_all = "camelCase")]
 pub struct PromptPackStatus {
     /// Pending, Active, Superseded or Failed.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub phase: Option<Phase>,
     /// Version that is served while the phase is Active.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub active_version: Option<String>,
     /// sha256 of the validated content.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub content_digest: Option<String>,
     /// When the status last changed.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schemas::time")]
     pub last_updated: Option<Time>,
     /// The metadata.generation that was last reconciled.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
     /// Aspects of the current state, by type.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -25,7 +25,7 @@ pub struct SecretKeyOptional {
     #[schemars(schema_with = "schemas::non_empty")]
     pub name: String,
     /// Key inside the Secret. When unset, the usual key of the provider's type is looked for.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
 }
 

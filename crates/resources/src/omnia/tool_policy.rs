@@ -76,13 +76,13 @@ pub struct Rule {
     #[schemars(schema_with = "schemas::non_empty")]
     pub name: String,
     /// What the rule is for.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
     /// Refuses the call when its expression is true.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deny: Option<Deny>,
     /// Once a policy has such rules, it permits only calls for which one of them is true.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub permit: Option<Permit>,
 }
 
@@ -129,10 +129,10 @@ pub struct HeaderInjection {
     #[schemars(schema_with = "schemas::non_empty")]
     pub header: String,
     /// Fixed value.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub value: Option<String>,
     /// CEL expression that gives the value.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cel: Option<String>,
 }
 
@@ -175,16 +175,16 @@ enumeration! {
 #[serde(rename_all = "camelCase")]
 pub struct ToolPolicyStatus {
     /// Active or Error.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub phase: Option<Phase>,
     /// Number of rules that compiled.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rule_count: Option<i32>,
     /// Aspects of the current state, by type.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "schemas::conditions")]
     pub conditions: Vec<Condition>,
     /// The metadata.generation that was last reconciled.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
 }

@@ -43,7 +43,7 @@ pub struct ToolRegistrySpec {
     #[schemars(schema_with = "handlers")]
     pub handlers: Vec<Handler>,
     /// Reachability probing of the handlers' endpoints. Absent means off.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub probe: Option<Probe>,
     /// Per-session sandboxes that handlers can be served from.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -120,20 +120,20 @@ enumeration! {
 #[serde(rename_all = "camelCase")]
 pub struct ToolRegistryStatus {
     /// Pending, Ready, Degraded or Failed.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub phase: Option<Phase>,
     /// Number of tools over all handlers.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub discovered_tools_count: Option<i32>,
     /// Number of ToolPolicies that select this registry. Zero means that every call is refused; absent means that
     /// no policy engine is installed.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub policy_count: Option<i32>,
     /// sha256 over names, descriptions, schemas and endpoints of the tools; the tools' health does not change it.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub content_digest: Option<String>,
     /// When the handlers were last processed.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schemas::time")]
     pub last_discovery_time: Option<Time>,
     /// The tools found.
@@ -144,7 +144,7 @@ pub struct ToolRegistryStatus {
     #[schemars(schema_with = "schemas::conditions")]
     pub conditions: Vec<Condition>,
     /// The metadata.generation that was last reconciled.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
 }
 
@@ -157,26 +157,26 @@ pub struct DiscoveredTool {
     /// Handler that serves it.
     pub handler_name: String,
     /// What the tool does.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
     /// JSON Schema of the arguments.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schemas::open_object")]
     pub input_schema: Option<serde_json::Value>,
     /// JSON Schema of the result.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schemas::open_object")]
     pub output_schema: Option<serde_json::Value>,
     /// Where calls go.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub endpoint: Option<String>,
     /// Available, Unavailable or Unknown.
     pub status: ToolStatus,
     /// When the endpoint was last probed.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schemas::time")]
     pub last_checked: Option<Time>,
     /// Why the tool is unavailable.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }

@@ -22,10 +22,10 @@ pub struct A2a {
     #[schemars(schema_with = "schemas::duration")]
     pub conversation_ttl: String,
     /// Where tasks are kept.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub task_store: Option<TaskStore>,
     /// What the agent says about itself.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent_card: Option<AgentCard>,
     /// Agents that this one calls.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -69,10 +69,10 @@ pub struct TaskStore {
     #[serde(rename = "type", default)]
     pub kind: TaskStoreType,
     /// Address of the Redis server.
-    #[serde(rename = "redisURL", skip_serializing_if = "Option::is_none")]
+    #[serde(rename = "redisURL", default, skip_serializing_if = "Option::is_none")]
     pub redis_url: Option<String>,
     /// Secret whose key url holds the address; wins over redisURL.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub redis_secret_ref: Option<LocalName>,
 }
 
@@ -84,19 +84,19 @@ pub struct AgentCard {
     #[schemars(schema_with = "schemas::non_empty")]
     pub name: String,
     /// What the agent does.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
     /// Version of the agent.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
     /// Who provides the agent.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub organization: Option<String>,
     /// What the agent can be asked for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub skills: Vec<AgentSkill>,
     /// Protocol features.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub capabilities: Option<AgentCapabilities>,
     /// Content types of input.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -117,7 +117,7 @@ pub struct AgentSkill {
     #[schemars(schema_with = "schemas::non_empty")]
     pub name: String,
     /// What it does.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
     /// Keywords.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -150,16 +150,16 @@ pub struct Client {
     #[schemars(schema_with = "schemas::non_empty")]
     pub name: String,
     /// An AgentRuntime.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent_runtime_ref: Option<AgentRuntimeRef>,
     /// Endpoint of another agent.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
     /// Offers the other agent's skills as tools.
     #[serde(default)]
     pub expose_as_tools: bool,
     /// Authentication to the other agent.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub authentication: Option<ClientAuthentication>,
 }
 
@@ -171,7 +171,7 @@ pub struct AgentRuntimeRef {
     #[schemars(schema_with = "schemas::non_empty")]
     pub name: String,
     /// Namespace of the agent; this one's when unset.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
 }
 
@@ -180,6 +180,6 @@ pub struct AgentRuntimeRef {
 #[serde(rename_all = "camelCase")]
 pub struct ClientAuthentication {
     /// Secret whose key token holds a bearer token.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secret_ref: Option<LocalName>,
 }

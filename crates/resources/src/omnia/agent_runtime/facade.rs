@@ -67,20 +67,20 @@ pub struct Facade {
     #[serde(default = "enabled")]
     pub management_plane: bool,
     /// External route.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expose: Option<Expose>,
     /// Image of the facade. Required for type custom.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image: Option<String>,
     /// Environment variables of the facade's container.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "schemas::open_objects")]
     pub extra_env: Vec<serde_json::Value>,
     /// Settings of an a2a facade.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub a2a: Option<A2a>,
     /// Settings of an mcp facade.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mcp: Option<McpFacade>,
 }
 
@@ -110,7 +110,7 @@ pub struct Expose {
     #[serde(default)]
     pub enabled: bool,
     /// Host name of the route.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<String>,
 }
 

@@ -32,10 +32,10 @@ pub struct Framework {
     #[serde(rename = "type", default)]
     pub kind: FrameworkType,
     /// Version of the engine.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
     /// Image of the engine. Required for type custom.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image: Option<String>,
 }
 
@@ -44,10 +44,10 @@ pub struct Framework {
 #[serde(rename_all = "camelCase")]
 pub struct Media {
     /// Folder that media paths start from.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub base_path: Option<String>,
     /// Where media is stored.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub storage: Option<MediaStorage>,
 }
 
@@ -83,16 +83,16 @@ pub struct MediaStorage {
     #[serde(rename = "type", default)]
     pub kind: MediaStorageType,
     /// A folder.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub local: Option<LocalMedia>,
     /// A bucket of S3.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub s3: Option<S3Media>,
     /// A bucket of Google Cloud Storage.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gcs: Option<GcsMedia>,
     /// A container of Azure Blob Storage.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub azure: Option<AzureMedia>,
 }
 
@@ -101,7 +101,7 @@ pub struct MediaStorage {
 #[serde(rename_all = "camelCase")]
 pub struct LocalMedia {
     /// The folder.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub base_path: Option<String>,
 }
 
@@ -113,16 +113,16 @@ pub struct S3Media {
     #[schemars(schema_with = "schemas::non_empty")]
     pub bucket: String,
     /// Region of the bucket.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub region: Option<String>,
     /// Prefix of the keys.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prefix: Option<String>,
     /// Endpoint of a compatible store.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub endpoint: Option<String>,
     /// Secret with the credentials.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secret_ref: Option<LocalName>,
 }
 
@@ -134,10 +134,10 @@ pub struct GcsMedia {
     #[schemars(schema_with = "schemas::non_empty")]
     pub bucket: String,
     /// Prefix of the keys.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prefix: Option<String>,
     /// Secret with the credentials.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secret_ref: Option<LocalName>,
 }
 
@@ -152,10 +152,10 @@ pub struct AzureMedia {
     #[schemars(schema_with = "schemas::non_empty")]
     pub container: String,
     /// Prefix of the keys.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prefix: Option<String>,
     /// Secret with the credentials.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secret_ref: Option<LocalName>,
 }
 
@@ -167,19 +167,19 @@ pub struct Evals {
     #[serde(default)]
     pub enabled: bool,
     /// Evaluations during a turn.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub inline: Option<InlineEvals>,
     /// Evaluations after a session.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub worker: Option<WorkerEvals>,
     /// Share of turns that is evaluated.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sampling: Option<EvalSampling>,
     /// Limits of evaluation.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate_limit: Option<EvalRateLimit>,
     /// When a session counts as complete.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session_completion: Option<SessionCompletion>,
 }
 
@@ -318,7 +318,7 @@ pub struct Duplex {
     #[serde(default)]
     pub mode: DuplexMode,
     /// Format of the audio.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub audio: Option<DuplexAudio>,
 }
 
@@ -327,19 +327,19 @@ pub struct Duplex {
 #[serde(rename_all = "camelCase")]
 pub struct DuplexAudio {
     /// Longest audio, in seconds.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub max_duration_seconds: Option<i32>,
     /// Samples per second.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub recommended_sample_rate: Option<i32>,
     /// Number of channels.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub channels: Option<i32>,
     /// Sample format.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub format: Option<String>,
 }
 
@@ -348,13 +348,13 @@ pub struct DuplexAudio {
 #[serde(rename_all = "camelCase")]
 pub struct ExternalAuth {
     /// Keys of single callers.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client_keys: Option<ClientKeys>,
     /// Tokens of an OpenID Connect issuer.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub oidc: Option<Oidc>,
     /// Headers of an upstream proxy that has checked the caller.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub edge_trust: Option<EdgeTrust>,
 }
 
@@ -395,7 +395,7 @@ pub struct Oidc {
     #[schemars(schema_with = "schemas::non_empty")]
     pub audience: String,
     /// Claims that name the caller.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub claim_mapping: Option<ClaimMapping>,
 }
 
@@ -420,7 +420,7 @@ fn sub() -> String {
 #[serde(rename_all = "camelCase")]
 pub struct EdgeTrust {
     /// Headers that name the caller.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub header_mapping: Option<HeaderMapping>,
     /// Further claims: header name to claim name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -458,10 +458,10 @@ pub struct Memory {
     #[serde(default)]
     pub enabled: bool,
     /// Memories put before the model.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retrieval: Option<MemoryRetrieval>,
     /// Tools that read and write memory.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tools: Option<MemoryTools>,
 }
 
@@ -485,14 +485,14 @@ pub struct MemoryRetrieval {
     #[serde(default = "enabled")]
     pub enabled: bool,
     /// keyword, semantic or composite.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub strategy: Option<RetrievalStrategy>,
     /// Most memories.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 50))]
     pub limit: Option<i32>,
     /// Memories that are left out.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub access_filter: Option<MemoryAccessFilter>,
 }
 
@@ -501,7 +501,7 @@ pub struct MemoryRetrieval {
 #[serde(rename_all = "camelCase")]
 pub struct MemoryAccessFilter {
     /// CEL expression that is true for a memory to leave out.
-    #[serde(rename = "denyCEL", skip_serializing_if = "Option::is_none")]
+    #[serde(rename = "denyCEL", default, skip_serializing_if = "Option::is_none")]
     pub deny_cel: Option<String>,
 }
 

@@ -11,22 +11,22 @@ use crate::{enumeration::enumeration, schemas};
 #[serde(rename_all = "camelCase")]
 pub struct Rollout {
     /// What the candidate has other than the stable version. A rollout is active while they differ.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub candidate: Option<Candidate>,
     /// Steps, in order.
     #[schemars(length(min = 1))]
     pub steps: Vec<Step>,
     /// How a user stays on one version.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sticky_session: Option<StickySession>,
     /// What happens when the candidate fails.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rollback: Option<Rollback>,
     /// How traffic is divided.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub traffic_routing: Option<TrafficRouting>,
     /// Starts a rollout by itself when a newer version is published.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trigger: Option<Trigger>,
 }
 
@@ -35,14 +35,14 @@ pub struct Rollout {
 #[serde(rename_all = "camelCase")]
 pub struct Candidate {
     /// Prompt pack of the candidate.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prompt_pack_ref: Option<PromptPackRef>,
     /// Models of the candidate.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "provider_refs")]
     pub provider_refs: Vec<ProviderEntry>,
     /// Tools of the candidate.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool_registry_ref: Option<ToolRegistryRef>,
 }
 
@@ -59,14 +59,14 @@ fn provider_refs(generator: &mut schemars::SchemaGenerator) -> schemars::Schema 
 ]))]
 pub struct Step {
     /// Share of the traffic for the candidate, in percent.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 100))]
     pub set_weight: Option<i32>,
     /// Waits for a time, or for an edit.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pause: Option<Pause>,
     /// Judges the candidate by metrics.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub analysis: Option<Analysis>,
 }
 
@@ -75,7 +75,7 @@ pub struct Step {
 #[serde(rename_all = "camelCase")]
 pub struct Pause {
     /// How long; until an edit when unset.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schemas::duration")]
     pub duration: Option<String>,
 }
@@ -160,13 +160,13 @@ enumeration! {
 #[serde(rename_all = "camelCase")]
 pub struct TrafficRouting {
     /// mesh, replicaWeighted or external; mesh when there is one, when unset.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mode: Option<TrafficRoutingMode>,
     /// Settings of mode mesh.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mesh: Option<Mesh>,
     /// Objects of mode external.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub istio: Option<Istio>,
 }
 
@@ -246,33 +246,33 @@ pub struct RolloutStatus {
     #[serde(default)]
     pub active: bool,
     /// Index of the current step.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub current_step: Option<i32>,
     /// Share of the traffic for the candidate, in percent.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub current_weight: Option<i32>,
     /// Version of the stable workload.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stable_version: Option<String>,
     /// Version of the candidate.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub candidate_version: Option<String>,
     /// When the rollout began.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started_at: Option<String>,
     /// When the current step began.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step_started_at: Option<String>,
     /// What the rollout is doing.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
     /// Whether the share is exact.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub traffic_weight_enforced: Option<bool>,
     /// Mode in use.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub traffic_routing_mode: Option<String>,
     /// Whether the candidate is becoming the stable version.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub promoting: Option<bool>,
 }

@@ -16,10 +16,10 @@ pub struct Runtime {
     #[schemars(range(min = 0))]
     pub replicas: i32,
     /// Automatic scaling.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub autoscaling: Option<Autoscaling>,
     /// Resources of the container, as in core/v1.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schemas::open_object")]
     pub resources: Option<serde_json::Value>,
     /// Labels of the nodes that pods may run on.
@@ -30,7 +30,7 @@ pub struct Runtime {
     #[schemars(schema_with = "schemas::open_objects")]
     pub tolerations: Vec<serde_json::Value>,
     /// Affinity of the pods, as in core/v1.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schemas::open_object")]
     pub affinity: Option<serde_json::Value>,
     /// Further volumes, as in core/v1.
@@ -95,7 +95,7 @@ pub struct Autoscaling {
     #[schemars(range(min = 0, max = 3600))]
     pub scale_down_stabilization_seconds: i32,
     /// Settings of KEDA.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub keda: Option<Keda>,
 }
 

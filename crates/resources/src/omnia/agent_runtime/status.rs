@@ -24,28 +24,28 @@ enumeration! {
 #[serde(rename_all = "camelCase")]
 pub struct AgentRuntimeStatus {
     /// Pending, Running or Failed.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub phase: Option<Phase>,
     /// Pods of the workload.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replicas: Option<Replicas>,
     /// Pack version of the stable workload.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub active_version: Option<String>,
     /// host:port at which the agent's facade can be reached.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service_endpoint: Option<String>,
     /// Listeners for the management plane.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub management_endpoints: Option<ManagementEndpoints>,
     /// State of the a2a facade.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub a2a: Option<A2aStatus>,
     /// Addresses of the facades.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub facade: Option<FacadeStatus>,
     /// Progress of a rollout.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rollout: Option<RolloutStatus>,
     /// Capabilities that the runtime reported.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -55,7 +55,7 @@ pub struct AgentRuntimeStatus {
     #[schemars(schema_with = "schemas::conditions")]
     pub conditions: Vec<Condition>,
     /// The metadata.generation that was last reconciled.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
 }
 
@@ -79,13 +79,13 @@ pub struct Replicas {
 #[serde(rename_all = "camelCase")]
 pub struct ManagementEndpoints {
     /// WebSocket.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ws: Option<String>,
     /// Agent to agent.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub a2a: Option<String>,
     /// MCP.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mcp: Option<String>,
 }
 
@@ -94,10 +94,10 @@ pub struct ManagementEndpoints {
 #[serde(rename_all = "camelCase")]
 pub struct A2aStatus {
     /// Address of the agent card.
-    #[serde(rename = "agentCardURL", skip_serializing_if = "Option::is_none")]
+    #[serde(rename = "agentCardURL", default, skip_serializing_if = "Option::is_none")]
     pub agent_card_url: Option<String>,
     /// Address of the endpoint.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub endpoint: Option<String>,
     /// State of the agents that this one calls.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -111,13 +111,13 @@ pub struct A2aClientStatus {
     /// Name of the client.
     pub name: String,
     /// Address found.
-    #[serde(rename = "resolvedURL", skip_serializing_if = "Option::is_none")]
+    #[serde(rename = "resolvedURL", default, skip_serializing_if = "Option::is_none")]
     pub resolved_url: Option<String>,
     /// Whether it can be called.
     #[serde(default)]
     pub ready: bool,
     /// Why not.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 
@@ -135,33 +135,33 @@ pub struct FacadeStatus {
 #[serde(rename_all = "camelCase")]
 pub struct FacadeEndpoint {
     /// Protocol of the facade.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub protocol: Option<String>,
     /// Whole address.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
     /// Scheme of the address.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scheme: Option<String>,
     /// Host of the address.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<String>,
     /// Path of the address.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
     /// Port of the address.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub port: Option<i32>,
     /// Route that serves it.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub route_name: Option<String>,
     /// Namespace of the route.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub route_namespace: Option<String>,
     /// Whether it works.
     #[serde(default)]
     pub valid: bool,
     /// Why not.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }

@@ -14,13 +14,13 @@ use crate::{enumeration::enumeration, omnia::reference::SecretKeyOptional, schem
 ]))]
 pub struct Credential {
     /// Secret in the namespace.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secret_ref: Option<SecretKeyOptional>,
     /// Environment variable of the runtime.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub env_var: Option<String>,
     /// File in the runtime.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file_path: Option<String>,
 }
 
@@ -50,30 +50,30 @@ fn fraction(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
 #[serde(rename_all = "camelCase")]
 pub struct Defaults {
     /// Randomness, 0 to 2, as a number or as decimal text.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "temperature")]
     pub temperature: Option<serde_json::Value>,
     /// Probability mass of nucleus sampling, 0 to 1, as a number or as decimal text.
-    #[serde(rename = "topP", skip_serializing_if = "Option::is_none")]
+    #[serde(rename = "topP", default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "fraction")]
     pub top_p: Option<serde_json::Value>,
     /// Upper bound of the tokens of one answer.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub max_tokens: Option<i32>,
     /// Size of the model's context in tokens.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub context_window: Option<i32>,
     /// What to do when a conversation outgrows the context window.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub truncation_strategy: Option<TruncationStrategy>,
     /// Limit of one request.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schemas::duration")]
     pub request_timeout: Option<String>,
     /// Longest pause between two pieces of a streamed answer.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schemas::duration")]
     pub stream_idle_timeout: Option<String>,
 }
@@ -93,15 +93,15 @@ pub fn decimal(value: &serde_json::Value) -> Option<f64> {
 #[serde(rename_all = "camelCase")]
 pub struct Pricing {
     /// Price of 1000 input tokens, decimal text.
-    #[serde(rename = "inputCostPer1K", skip_serializing_if = "Option::is_none")]
+    #[serde(rename = "inputCostPer1K", default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schemas::decimal")]
     pub input_cost_per_1k: Option<String>,
     /// Price of 1000 output tokens, decimal text.
-    #[serde(rename = "outputCostPer1K", skip_serializing_if = "Option::is_none")]
+    #[serde(rename = "outputCostPer1K", default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schemas::decimal")]
     pub output_cost_per_1k: Option<String>,
     /// Price of 1000 cached input tokens, decimal text.
-    #[serde(rename = "cachedCostPer1K", skip_serializing_if = "Option::is_none")]
+    #[serde(rename = "cachedCostPer1K", default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schemas::decimal")]
     pub cached_cost_per_1k: Option<String>,
 }
@@ -130,13 +130,13 @@ pub struct HostingPlatform {
     #[serde(rename = "type")]
     pub kind: HostingPlatformType,
     /// Region of the cloud.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub region: Option<String>,
     /// Google Cloud project. Required for vertex.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub project: Option<String>,
     /// Endpoint of the deployment. Required for azure.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub endpoint: Option<String>,
 }
 
@@ -166,13 +166,13 @@ pub struct HostingAuth {
     #[serde(rename = "type")]
     pub kind: HostingAuthType,
     /// AWS role to assume.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub role_arn: Option<String>,
     /// Google service account to impersonate.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service_account_email: Option<String>,
     /// Secret with the platform's credentials. Required unless type is workloadIdentity.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub credentials_secret_ref: Option<SecretKeyOptional>,
 }
 
@@ -181,13 +181,13 @@ pub struct HostingAuth {
 #[serde(rename_all = "camelCase")]
 pub struct SpeechSettings {
     /// Voice to speak with.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub voice: Option<String>,
     /// Format of the audio.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub format: Option<String>,
     /// Samples per second.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub sample_rate: Option<i32>,
 }
@@ -197,13 +197,13 @@ pub struct SpeechSettings {
 #[serde(rename_all = "camelCase")]
 pub struct TranscriptionSettings {
     /// Language that is spoken.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub language: Option<String>,
     /// Format of the audio.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub format: Option<String>,
     /// Samples per second.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub sample_rate: Option<i32>,
 }
@@ -213,7 +213,7 @@ pub struct TranscriptionSettings {
 #[serde(rename_all = "camelCase")]
 pub struct EmbeddingSettings {
     /// Length of the vectors.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub dimensions: Option<i32>,
 }

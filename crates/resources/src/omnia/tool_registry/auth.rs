@@ -41,16 +41,16 @@ pub struct Auth {
     #[serde(rename = "type", default)]
     pub kind: AuthType,
     /// Secret that holds the credential; for basic its value is "username:password".
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secret_ref: Option<SecretKey>,
     /// Key of a Connection's Secret that holds the credential instead.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub connection_ref: Option<ConnectionKey>,
     /// The ServiceAccount token to send.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service_account: Option<ServiceAccountAuth>,
     /// The cloud identity to use.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workload_identity: Option<WorkloadIdentityAuth>,
 }
 

@@ -112,34 +112,34 @@ pub struct Handler {
     #[serde(rename = "type")]
     pub kind: HandlerType,
     /// The tool that the handler exposes. Required for http, grpc and client; not permitted for platform.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool: Option<ToolDefinition>,
     /// Settings of an http handler.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub http_config: Option<HttpConfig>,
     /// Settings of a grpc handler.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub grpc_config: Option<GrpcConfig>,
     /// Settings of an mcp handler.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mcp_config: Option<McpConfig>,
     /// Settings of an openapi handler.
-    #[serde(rename = "openAPIConfig", skip_serializing_if = "Option::is_none")]
+    #[serde(rename = "openAPIConfig", default, skip_serializing_if = "Option::is_none")]
     pub open_api_config: Option<OpenApiConfig>,
     /// Settings of a client handler.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client_config: Option<ClientConfig>,
     /// The service of a platform handler. Not permitted for any other type.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub platform: Option<Platform>,
     /// Serves the handler from one of the registry's sandboxes.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sandbox: Option<HandlerSandbox>,
     /// How the runtime authenticates to the backend.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub auth: Option<Auth>,
     /// Whether calls carry a token that names the end user, the agent and the workspace.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delegation: Option<Delegation>,
     /// Wall-clock limit of one call of any tool of this handler.
     #[serde(default = "handler_timeout")]
@@ -166,7 +166,7 @@ pub struct ToolDefinition {
     #[schemars(schema_with = "schemas::open_object")]
     pub input_schema: serde_json::Value,
     /// JSON Schema of the result. Not enforced.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schemas::open_object")]
     pub output_schema: Option<serde_json::Value>,
 }
@@ -176,10 +176,10 @@ pub struct ToolDefinition {
 #[serde(rename_all = "camelCase")]
 pub struct ClientConfig {
     /// Question put to the user before the tool runs. Replaces the one of the prompt pack's tool.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub consent_message: Option<String>,
     /// Categories of the tool, for the client's consent dialogue. Replaces those of the prompt pack's tool.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub categories: Option<Vec<String>>,
 }
 

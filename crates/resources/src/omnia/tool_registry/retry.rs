@@ -54,7 +54,7 @@ pub struct HttpRetryPolicy {
     pub max_backoff: String,
     /// HTTP statuses that are retried. An empty list disables retries by status.
     // An `Option`, because an empty list means something else than an absent one (OM-061).
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = DEFAULT_RETRY_ON))]
     pub retry_on: Option<Vec<i32>>,
     /// Whether connection, DNS and timeout failures are retried.
@@ -85,7 +85,7 @@ pub struct GrpcRetryPolicy {
     #[schemars(schema_with = "schemas::duration")]
     pub max_backoff: String,
     /// gRPC status codes that are retried, by name. An empty list disables retries by code.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = DEFAULT_RETRYABLE_STATUS_CODES))]
     pub retryable_status_codes: Option<Vec<String>>,
 }

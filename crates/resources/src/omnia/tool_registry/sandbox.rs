@@ -29,7 +29,7 @@ pub struct Sandbox {
     #[serde(default)]
     pub workspace: SandboxWorkspace,
     /// Project that the work is synced back into, relative to the workspace's content volume. Empty means scratch.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 512))]
     pub target_path: Option<String>,
     /// The Connection for each role that the class declares, unless an agent binds another.

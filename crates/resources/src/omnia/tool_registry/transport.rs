@@ -46,16 +46,16 @@ pub struct HttpConfig {
     #[schemars(schema_with = "schemas::non_empty")]
     pub content_type: String,
     /// When and how a call is repeated. Absent means one attempt.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_policy: Option<HttpRetryPolicy>,
     /// Deprecated: use the handler's auth.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub auth_type: Option<LegacyAuthType>,
     /// Deprecated: use the handler's auth.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub auth_secret_ref: Option<SecretKey>,
     /// URL with {argument} placeholders, used in place of endpoint. Arguments placed here are not sent again.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub url_template: Option<String>,
     /// Arguments sent in the query string.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -67,14 +67,14 @@ pub struct HttpConfig {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub static_query: BTreeMap<String, String>,
     /// JSON merged under the arguments in every request body and never shown to the model.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schemas::open_value")]
     pub static_body: Option<serde_json::Value>,
     /// JMESPath expression that turns the body into the one that is sent.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub body_mapping: Option<String>,
     /// JMESPath expression that turns the answer into what the model gets.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub response_mapping: Option<String>,
     /// Top-level fields of the answer whose value is hidden from the model and from records.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -94,26 +94,26 @@ fn json() -> String {
 #[serde(rename_all = "camelCase")]
 pub struct GrpcConfig {
     /// Address host:port. Required unless the handler addresses a sandbox, and unset when it does.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1))]
     pub endpoint: Option<String>,
     /// Uses TLS.
     #[serde(default)]
     pub tls: bool,
     /// Client certificate in the runtime; used only together with tlsKeyPath.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tls_cert_path: Option<String>,
     /// Private key of the client certificate.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tls_key_path: Option<String>,
     /// CA bundle that the server is verified with.
-    #[serde(rename = "tlsCAPath", skip_serializing_if = "Option::is_none")]
+    #[serde(rename = "tlsCAPath", default, skip_serializing_if = "Option::is_none")]
     pub tls_ca_path: Option<String>,
     /// Skips the verification of the server.
     #[serde(default)]
     pub tls_insecure_skip_verify: bool,
     /// When and how a call is repeated. Absent means one attempt.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_policy: Option<GrpcRetryPolicy>,
 }
 
@@ -137,10 +137,10 @@ pub struct McpConfig {
     #[schemars(schema_with = "schemas::non_empty")]
     pub endpoint: String,
     /// Which of the server's tools are exposed.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool_filter: Option<ToolFilter>,
     /// When and how a failed tool call is repeated. Absent means one attempt.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_policy: Option<McpRetryPolicy>,
 }
 
@@ -165,7 +165,7 @@ pub struct OpenApiConfig {
     #[schemars(schema_with = "schemas::non_empty")]
     pub spec_url: String,
     /// Base URL in place of the document's own, or a path on the sandbox's port.
-    #[serde(rename = "baseURL", skip_serializing_if = "Option::is_none")]
+    #[serde(rename = "baseURL", default, skip_serializing_if = "Option::is_none")]
     pub base_url: Option<String>,
     /// Operation ids that become tools; empty means all.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -174,12 +174,12 @@ pub struct OpenApiConfig {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub headers: BTreeMap<String, String>,
     /// When and how a call is repeated. Absent means one attempt.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_policy: Option<HttpRetryPolicy>,
     /// Deprecated: use the handler's auth.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub auth_type: Option<LegacyAuthType>,
     /// Deprecated: use the handler's auth.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub auth_secret_ref: Option<SecretKey>,
 }
