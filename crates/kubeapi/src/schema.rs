@@ -1,5 +1,28 @@
-//! Schemas of every kind served, built-in or custom, as one tree of [`Node`]s.
+//! Schemas of every kind served, built-in or custom, as one tree of [`Node`]s, and what is done by walking it.
+//! Requirements KA-013, KA-014, KA-015.
 
+mod checks;
+mod decode;
+mod default;
+mod formats;
+mod lists;
+mod metadata;
 mod node;
+mod pattern;
+mod prune;
+mod ratchet;
+mod read;
+mod rules;
+mod validate;
 
+pub use checks::{Checks, ValidationRule};
+pub use decode::decode_error;
+pub use default::default_object;
+pub use lists::validate_lists;
+pub use metadata::validate_embedded;
 pub use node::{ListType, MapType, Node, NodeKind};
+pub use pattern::compile_pattern;
+pub use prune::prune;
+pub use ratchet::Correlation;
+pub use rules::{Rules, compile_rules};
+pub use validate::{validate, validate_update};

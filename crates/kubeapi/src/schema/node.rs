@@ -6,6 +6,8 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use serde_json::Value;
 
+use super::checks::Checks;
+
 /// How two lists are merged by server-side apply (`x-kubernetes-list-type`). Absent means atomic.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ListType {
@@ -82,7 +84,73 @@ pub struct Node {
     pub patch_strategy: Vec<String>,
     /// `x-kubernetes-patch-merge-key` of a built-in field.
     pub patch_merge_key: Option<String>,
-    /// The schema document this node was read from, `$ref`s resolved one level at a time by the reader. Value
-    /// validation (`enum`, `pattern`, bounds, `required`, `allOf` …) and OpenAPI publishing read it.
-    pub source: Arc<Value>,
+    /// The value checks (`enum`, `pattern`, bounds, `required`, `allOf` …), compiled when the schema was read;
+    /// `None` when the schema has none.
+    pub checks: Option<Arc<Checks>>,
+    /// The name of the definition of the published API that the node comes from, such as
+    /// `io.k8s.api.apps.v1.DeploymentSpec`; only in built-in kinds. Decoding errors name it.
+    pub definition: Option<Arc<str>>,
+}
+
+impl Node {
+    /// A node of that shape without anything further.
+    pub fn new(kind: NodeKind) -> Self {
+        Self {
+            kind,
+            nullable: false,
+            int_or_string: false,
+            preserve_unknown_fields: false,
+            embedded_resource: false,
+            default: None,
+            list_type: ListType::Atomic,
+            list_map_keys: Vec::new(),
+            map_type: MapType::Granular,
+            patch_strategy: Vec::new(),
+            patch_merge_key: None,
+            checks: None,
+            definition: None,
+        }
+    }
+
+    /// A node that accepts anything and keeps all of it.
+    pub fn anything() -> Self {
+        Self { nullable: true, preserve_unknown_fields: true, ..Self::new(NodeKind::Any) }
+    }
+
+    /// The declared property of that name, if this is an object that declares it.
+    pub fn property(&self, name: &str) -> Option<&Arc<Node>> {
+        match &self.kind {
+            NodeKind::Object { properties, .. } => properties.get(name),
+            _ => None,
+        }
+    }
+
+    /// The node of the value under `name`: the declared property, or else that of undeclared keys.
+    pub fn child(&self, name: &str) -> Option<&Arc<Node>> {
+        match &self.kind {
+            NodeKind::Object { properties, additional } => properties.get(name).or(additional.as_ref()),
+            _ => None,
+        }
+    }
+
+    /// The node of the items, if this is a list.
+    pub fn items(&self) -> Option<&Arc<Node>> {
+        match &self.kind {
+            NodeKind::Array { items } => Some(items),
+            _ => None,
+        }
+    }
+
+    /// The `type` of the schema document; empty where it has none.
+    pub fn type_name(&self) -> &'static str {
+        match &self.kind {
+            NodeKind::Any => "",
+            NodeKind::Object { .. } => "object",
+            NodeKind::Array { .. } => "array",
+            NodeKind::String => "string",
+            NodeKind::Integer => "integer",
+            NodeKind::Number => "number",
+            NodeKind::Boolean => "boolean",
+        }
+    }
 }

@@ -1,0 +1,236 @@
+//! Services, and the addresses they get. Requirement KA-010.
+//!
+//! Nothing routes to these addresses: the node resolves Services by name. They are there because clients and manifests
+//! expect a Service to have one.
+
+use serde_json::{Value, json};
+
+use super::strategy::{
+    labels,
+    templates::{list, port_name, text, validate_port},
+};
+use crate::field::{FieldError, FieldPath};
+
+/// `10.96.0.0/12`, the range that clusters use by default.
+const RANGE_START: u32 = 0x0A60_0000;
+const RANGE_SIZE: u32 = 1 << 20;
+/// The first addresses belong to the API server and the name service.
+const RESERVED: u32 = 16;
+
+pub(super) fn default(object: &mut Value) {
+    let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut) else { return };
+    let kind = spec.get("type").and_then(Value::as_str).unwrap_or_default().to_owned();
+    if spec.get("sessionAffinity").and_then(Value::as_str) == Some("None") {
+        spec.remove("sessionAffinityConfig");
+    } else if spec.get("sessionAffinity").and_then(Value::as_str) == Some("ClientIP") {
+        let config = spec.entry("sessionAffinityConfig").or_insert_with(|| json!({"clientIP": {"timeoutSeconds": 10800}}));
+        if config.pointer("/clientIP/timeoutSeconds").is_none() {
+            *config = json!({"clientIP": {"timeoutSeconds": 10800}});
+        }
+    }
+    for port in spec.get_mut("ports").and_then(Value::as_array_mut).into_iter().flatten() {
+        let Some(port) = port.as_object_mut() else { continue };
+        let is_unset = match port.get("targetPort") {
+            None | Some(Value::Null) => true,
+            Some(Value::String(name)) => name.is_empty(),
+            Some(number) => number == 0,
+        };
+        if let (true, Some(number)) = (is_unset, port.get("port").cloned()) {
+            port.insert("targetPort".to_owned(), number);
+        }
+    }
+    if matches!(kind.as_str(), "NodePort" | "LoadBalancer") {
+        spec.entry("externalTrafficPolicy").or_insert(json!("Cluster"));
+    }
+    if kind == "LoadBalancer" {
+        spec.entry("allocateLoadBalancerNodePorts").or_insert(json!(true));
+    }
+    if kind != "ExternalName" {
+        spec.entry("internalTrafficPolicy").or_insert(json!("Cluster"));
+        if spec.get("clusterIP").and_then(Value::as_str) != Some("None") || spec.get("selector").is_some() {
+            spec.entry("ipFamilyPolicy").or_insert(json!("SingleStack"));
+            spec.entry("ipFamilies").or_insert(json!(["IPv4"]));
+        }
+    }
+}
+
+/// An update that leaves out what the server chose keeps it; a Service that needs no address any more loses it.
+pub(super) fn prepare(object: &mut Value, old: Option<&Value>) {
+    let Some(fields) = object.as_object_mut() else { return };
+    if old.is_none() {
+        fields.insert("status".to_owned(), json!({"loadBalancer": {}}));
+    }
+    let Some(spec) = fields.get_mut("spec").and_then(Value::as_object_mut) else { return };
+    let kind = spec.get("type").and_then(Value::as_str).unwrap_or_default().to_owned();
+    let Some(old) = old.and_then(|old| old.get("spec")) else { return };
+    if kind == "ExternalName" {
+        let external_before = text(old, "type") == "ExternalName";
+        let unchanged = spec.get("clusterIP") == old.get("clusterIP");
+        if !external_before && unchanged {
+            for name in ["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy", "internalTrafficPolicy"] {
+                spec.remove(name);
+            }
+        }
+        return;
+    }
+    let is_unset = spec.get("clusterIP").and_then(Value::as_str).unwrap_or_default().is_empty();
+    if is_unset && text(old, "type") != "ExternalName" {
+        for name in ["clusterIP", "clusterIPs"] {
+            if let Some(value) = old.get(name) {
+                spec.insert(name.to_owned(), value.clone());
+            }
+        }
+    } else if spec.get("clusterIPs").is_none_or(|list| list.as_array().is_none_or(Vec::is_empty)) {
+        if let Some(address) = spec.get("clusterIP").cloned() {
+            spec.insert("clusterIPs".to_owned(), json!([address]));
+        }
+    }
+}
+
+/// Gives a Service that needs an address one, or checks that the one it asks for is free. `in_use` tells whether another
+/// Service has an address. The choice depends on the Service's name, so that a Service made again gets its address again
+/// if that is still free.
+///
+/// # Errors
+/// If the address asked for lies outside the range or is taken, or no address is left.
+pub fn allocate(service: &mut Value, in_use: impl Fn(&str) -> bool) -> Result<(), FieldError> {
+    let at = FieldPath::of("spec.clusterIPs");
+    let seed = format!(
+        "{}/{}",
+        service.pointer("/metadata/namespace").and_then(Value::as_str).unwrap_or_default(),
+        service.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default()
+    );
+    let Some(spec) = service.get_mut("spec").and_then(Value::as_object_mut) else { return Ok(()) };
+    if spec.get("type").and_then(Value::as_str) == Some("ExternalName") {
+        return Ok(());
+    }
+    let first = |value: Option<&Value>| match value {
+        Some(Value::Array(list)) => list.first().and_then(Value::as_str).unwrap_or_default().to_owned(),
+        Some(Value::String(address)) => address.clone(),
+        _ => String::new(),
+    };
+    let asked = match first(spec.get("clusterIP")) {
+        address if address.is_empty() => first(spec.get("clusterIPs")),
+        address => address,
+    };
+    let address = match asked.as_str() {
+        "" => choose(&seed, in_use).ok_or_else(|| {
+            FieldError::invalid(&at, json!([]), "failed to allocate IP: range is full")
+        })?,
+        "None" => asked,
+        _ => {
+            let refuse = |reason: &str| {
+                let detail = format!("failed to allocate IP {asked}: {reason}");
+                FieldError::invalid(&at, json!([asked]), detail)
+            };
+            let number = asked.parse::<std::net::Ipv4Addr>().map(u32::from).ok();
+            match number.and_then(|number| number.checked_sub(RANGE_START)) {
+                Some(offset) if offset < RANGE_SIZE => {}
+                _ => return Err(refuse("the provided IP is not in the valid range. The range of valid IPs is 10.96.0.0/12")),
+            }
+            if in_use(&asked) {
+                return Err(refuse("provided IP is already allocated"));
+            }
+            asked
+        }
+    };
+    spec.insert("clusterIP".to_owned(), json!(address));
+    spec.insert("clusterIPs".to_owned(), json!([address]));
+    Ok(())
+}
+
+fn choose(seed: &str, in_use: impl Fn(&str) -> bool) -> Option<String> {
+    // FNV-1a: stable between versions of the program, unlike the hashers of the standard library.
+    let hash = seed.bytes().fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
+    let usable = RANGE_SIZE - RESERVED - 1;
+    (0..usable)
+        .map(|step| RANGE_START + RESERVED + (hash % usable + step) % usable)
+        .map(|number| std::net::Ipv4Addr::from(number).to_string())
+        .find(|address| !in_use(address))
+}
+
+pub(super) fn validate(object: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) {
+    let path = FieldPath::of("spec");
+    let Some(spec) = object.get("spec") else {
+        errors.push(FieldError::required(&path.child("ports"), ""));
+        return;
+    };
+    let kind = text(spec, "type");
+    let headless = text(spec, "clusterIP") == "None";
+    let ports: Vec<&Value> = list(spec, "ports").collect();
+    if ports.is_empty() && !headless && kind != "ExternalName" {
+        errors.push(FieldError::required(&path.child("ports"), ""));
+    }
+    if kind == "ExternalName" {
+        let name = text(spec, "externalName");
+        let at = path.child("externalName");
+        if name.is_empty() {
+            errors.push(FieldError::required(&at, ""));
+        } else {
+            for message in crate::names::subdomain(name.strip_suffix('.').unwrap_or(name)) {
+                errors.push(FieldError::invalid(&at, json!(name), message));
+            }
+        }
+        if !text(spec, "clusterIP").is_empty() {
+            let detail = "may not be set for ExternalName services";
+            errors.push(FieldError::forbidden(&path.child("clusterIPs"), detail));
+        }
+    }
+    if headless && kind == "LoadBalancer" || headless && kind == "NodePort" {
+        let detail = format!("may not be set to 'None' for {kind} services");
+        errors.push(FieldError::invalid(&path.child("clusterIPs").index(0), json!("None"), detail));
+    }
+    validate_ports(&ports, &path, errors);
+    if let Some(selector) = spec.get("selector") {
+        labels::validate_labels(selector, &path.child("selector"), errors);
+    }
+    if let Some(old) = old.and_then(|old| old.get("spec")) {
+        let before = text(old, "clusterIP");
+        let was_addressed = text(old, "type") != "ExternalName" && !before.is_empty();
+        if was_addressed && kind != "ExternalName" && before != text(spec, "clusterIP") {
+            let value = spec.get("clusterIPs").cloned().unwrap_or_else(|| json!([]));
+            let detail = "may not change once set";
+            errors.push(FieldError::invalid(&path.child("clusterIPs").index(0), value, detail));
+        }
+    }
+}
+
+fn validate_ports(ports: &[&Value], path: &FieldPath, errors: &mut Vec<FieldError>) {
+    let mut seen_names = Vec::new();
+    let mut seen = Vec::new();
+    for (index, port) in ports.iter().enumerate() {
+        let at = path.child("ports").index(index);
+        let name = text(port, "name");
+        if name.is_empty() {
+            if ports.len() > 1 {
+                errors.push(FieldError::required(&at.child("name"), ""));
+            }
+        } else {
+            for message in crate::names::label(name) {
+                errors.push(FieldError::invalid(&at.child("name"), json!(name), message));
+            }
+            if seen_names.contains(&name) {
+                errors.push(FieldError::duplicate(&at.child("name"), json!(name)));
+            }
+            seen_names.push(name);
+        }
+        let number = port.get("port").and_then(Value::as_i64).unwrap_or_default();
+        validate_port(number, &at.child("port"), errors);
+        match port.get("targetPort") {
+            Some(Value::String(name)) => {
+                for message in port_name(name) {
+                    errors.push(FieldError::invalid(&at.child("targetPort"), json!(name), message));
+                }
+            }
+            Some(target) => {
+                validate_port(target.as_i64().unwrap_or_default(), &at.child("targetPort"), errors);
+            }
+            None => {}
+        }
+        let key = (text(port, "protocol"), number);
+        if seen.contains(&key) {
+            errors.push(FieldError::duplicate(&at, json!({"port": number, "protocol": key.0})));
+        }
+        seen.push(key);
+    }
+}

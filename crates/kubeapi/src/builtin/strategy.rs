@@ -1,0 +1,111 @@
+//! What the reference does for single built-in kinds in code: defaults that depend on other fields, what a write resets,
+//! and rules that no schema states. Whatever can be said in data is in `data/defaults.json` and `data/constraints.json`.
+//! Requirements KA-010, KA-011, KA-013.
+
+pub(crate) mod labels;
+mod configuration;
+mod definitions;
+mod demands;
+mod events;
+mod namespaces;
+mod nodes;
+mod pods;
+pub(crate) mod templates;
+mod workloads;
+
+use serde_json::Value;
+
+use super::services;
+use crate::{
+    field::FieldError,
+    schema::Node,
+};
+
+type Prepare = fn(&mut Value, Option<&Value>);
+type Validate = fn(&Value, Option<&Value>, &mut Vec<FieldError>);
+
+/// The code of one kind. Kinds without any, custom ones among them, have the empty strategy.
+#[derive(Clone, Copy)]
+pub struct Strategy {
+    default: fn(&mut Value),
+    prepare: Prepare,
+    validate: Validate,
+    demands: bool,
+}
+
+impl std::fmt::Debug for Strategy {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("Strategy")
+    }
+}
+
+impl Strategy {
+    /// The strategy of a kind about which the schema says everything.
+    pub fn none() -> Self {
+        Self { default: |_| {}, prepare: |_, _| {}, validate: |_, _, _| {}, demands: true }
+    }
+
+    /// The strategy of the kind stored as `GROUP/PLURAL`.
+    pub fn of(storage_resource: &str) -> Self {
+        let empty = Self::none();
+        match storage_resource {
+            "/configmaps" => Self { validate: configuration::validate_config_map, ..empty },
+            "/secrets" => Self {
+                prepare: configuration::prepare_secret,
+                validate: configuration::validate_secret,
+                ..empty
+            },
+            "/namespaces" => Self { default: namespaces::default, prepare: namespaces::prepare, ..empty },
+            "/nodes" => Self { default: nodes::default, ..empty },
+            "/services" => Self {
+                default: services::default,
+                prepare: services::prepare,
+                validate: services::validate,
+                ..empty
+            },
+            "/events" => Self { default: events::default, validate: events::validate, ..empty },
+            "/pods" => Self { default: pods::default, prepare: pods::prepare, validate: pods::validate, ..empty },
+            "apps/deployments" => Self {
+                default: workloads::default_deployment,
+                prepare: workloads::prepare,
+                validate: workloads::validate_deployment,
+                ..empty
+            },
+            "apps/replicasets" => Self {
+                default: workloads::default_replica_set,
+                prepare: workloads::prepare,
+                validate: workloads::validate_replica_set,
+                ..empty
+            },
+            "coordination.k8s.io/leases" => Self { validate: configuration::validate_lease, ..empty },
+            "apiextensions.k8s.io/customresourcedefinitions" => Self {
+                default: definitions::default,
+                prepare: definitions::prepare,
+                validate: definitions::validate,
+                demands: false,
+            },
+            _ => empty,
+        }
+    }
+
+    /// Fills in defaults that depend on other fields; those of the schema are there already.
+    pub fn default(&self, object: &mut Value) {
+        (self.default)(object);
+    }
+
+    /// Brings a written object into the form in which it is stored: resets what a client may not set, derives what follows
+    /// from other fields, keeps what an update leaves out and the server had chosen. `old` is the object as it was.
+    pub fn prepare(&self, object: &mut Value, old: Option<&Value>) {
+        (self.prepare)(object, old);
+    }
+
+    /// Everything wrong with `object`, but for its own metadata.
+    pub fn validate(&self, node: &Node, object: &Value, old: Option<&Value>) -> Vec<FieldError> {
+        let mut errors = Vec::new();
+        if self.demands {
+            demands::check(node, object, &mut errors);
+        }
+        (self.validate)(object, old, &mut errors);
+        errors
+    }
+}

@@ -1,0 +1,86 @@
+//! Pods.
+
+use serde_json::{Value, json};
+
+use super::templates;
+use crate::field::{FieldError, FieldPath};
+
+/// What an update of a Pod may change in its spec.
+const UPDATE_DETAIL: &str = "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)";
+
+pub(super) fn default(object: &mut Value) {
+    let Some(spec) = object.get_mut("spec") else { return };
+    templates::default_spec(spec);
+    if let Some(spec) = spec.as_object_mut() {
+        spec.entry("enableServiceLinks").or_insert(json!(true));
+    }
+}
+
+/// A new Pod is pending; its quality of service follows from its resources. An update keeps the status.
+pub(super) fn prepare(object: &mut Value, old: Option<&Value>) {
+    let class = quality_of_service(object);
+    let Some(fields) = object.as_object_mut() else { return };
+    if old.is_none() {
+        fields.insert("status".to_owned(), json!({"phase": "Pending", "qosClass": class}));
+    }
+}
+
+/// `Guaranteed` if every container limits processor and memory to what it requests, `BestEffort` if none asks for any,
+/// otherwise `Burstable`.
+fn quality_of_service(object: &Value) -> &'static str {
+    let spec = object.get("spec").unwrap_or(&Value::Null);
+    let containers: Vec<&Value> =
+        templates::list(spec, "containers").chain(templates::list(spec, "initContainers")).collect();
+    let amount = |container: &Value, kind: &str, resource: &str| {
+        container.pointer(&format!("/resources/{kind}/{resource}")).cloned()
+    };
+    let is_set = |container: &&Value| {
+        ["limits", "requests"]
+            .iter()
+            .any(|kind| ["cpu", "memory"].iter().any(|resource| amount(container, kind, resource).is_some()))
+    };
+    if !containers.iter().any(is_set) {
+        return "BestEffort";
+    }
+    let is_guaranteed = |container: &&Value| {
+        ["cpu", "memory"].iter().all(|resource| {
+            let limit = amount(container, "limits", resource);
+            limit.is_some() && amount(container, "requests", resource) == limit
+        })
+    };
+    if containers.iter().all(is_guaranteed) { "Guaranteed" } else { "Burstable" }
+}
+
+pub(super) fn validate(object: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) {
+    let path = FieldPath::of("spec");
+    let Some(spec) = object.get("spec") else {
+        errors.push(FieldError::required(&path.child("containers"), ""));
+        return;
+    };
+    match old.and_then(|old| old.get("spec")) {
+        Some(old) => {
+            if fixed_part(spec) != fixed_part(old) {
+                errors.push(FieldError::forbidden(&path, UPDATE_DETAIL));
+            }
+        }
+        None => templates::validate_spec(spec, &path, errors),
+    }
+}
+
+/// The spec without the fields that may change. The node may be set once, which is how a Pod is bound.
+fn fixed_part(spec: &Value) -> Value {
+    let mut fixed = spec.clone();
+    if let Some(fields) = fixed.as_object_mut() {
+        for name in ["activeDeadlineSeconds", "tolerations", "terminationGracePeriodSeconds", "nodeName"] {
+            fields.remove(name);
+        }
+        for list in ["containers", "initContainers"] {
+            for container in fields.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten() {
+                if let Some(container) = container.as_object_mut() {
+                    container.remove("image");
+                }
+            }
+        }
+    }
+    fixed
+}

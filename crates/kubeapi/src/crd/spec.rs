@@ -1,0 +1,377 @@
+//! The rules for a definition as a whole (`ValidateCustomResourceDefinition` of the reference).
+//!
+//! The reference keeps what all versions have in common in one place, so the paths in its messages name
+//! `spec.validation`, `spec.subresources` and `spec.additionalPrinterColumns` when every version says the same, which is
+//! always so for a single version. [`Shared`] decides that.
+
+use serde_json::{Value, json};
+
+use super::{is_established, paths, schemas, text, texts, versions};
+use crate::{
+    field::{FieldError, FieldErrorKind, FieldPath},
+    names::{self, NameRule},
+};
+
+const COLUMN_TYPES: [&str; 5] = ["boolean", "date", "integer", "number", "string"];
+const COLUMN_FORMATS: [&str; 8] = ["byte", "date", "date-time", "double", "float", "int32", "int64", "password"];
+const MAX_SELECTABLE_FIELDS: usize = 8;
+const MAX_DEPRECATION_WARNING: usize = 256;
+
+/// Everything wrong with a definition, but for its own metadata beyond the name. On an update, `old` is the definition as
+/// it was.
+pub fn validate_crd(crd: &Value, old: Option<&Value>) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    let path = FieldPath::of("spec");
+    if old.is_none() {
+        let wanted = format!("{}.{}", text(crd, "/spec/names/plural"), text(crd, "/spec/group"));
+        let name = text(crd, "/metadata/name");
+        if name != wanted {
+            errors.push(FieldError::invalid(
+                &FieldPath::of("metadata.name"),
+                json!(name),
+                "must be spec.names.plural+\".\"+spec.group",
+            ));
+        }
+    }
+    validate_group(crd, &path, &mut errors);
+    let scope = text(crd, "/spec/scope");
+    match scope {
+        "" => errors.push(FieldError::required(&path.child("scope"), "")),
+        "Cluster" | "Namespaced" => {}
+        _ => errors.push(FieldError::not_supported(&path.child("scope"), json!(scope), &["Cluster", "Namespaced"])),
+    }
+    validate_versions(crd, &path, &mut errors);
+    validate_names(crd, &path.child("names"), &mut errors);
+    validate_conversion(crd, &path.child("conversion"), &mut errors);
+    if crd.pointer("/spec/preserveUnknownFields") == Some(&Value::Bool(true))
+        && old.and_then(|old| old.pointer("/spec/preserveUnknownFields")) != Some(&Value::Bool(true))
+    {
+        errors.push(FieldError::invalid(
+            &path.child("preserveUnknownFields"),
+            Value::Bool(true),
+            "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema instead",
+        ));
+    }
+    if let Some(old) = old {
+        validate_update(crd, old, &path, &mut errors);
+    }
+    validate_approval(crd, old, &mut errors);
+    errors
+}
+
+fn validate_group(crd: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
+    let group = text(crd, "/spec/group");
+    let at = path.child("group");
+    let messages = names::subdomain(group);
+    if group.is_empty() {
+        errors.push(FieldError::required(&at, ""));
+    } else if !messages.is_empty() {
+        errors.push(FieldError::invalid(&at, json!(group), messages.join(",")));
+    } else if !group.contains('.') {
+        errors.push(FieldError::invalid(&at, json!(group), "should be a domain with at least one dot"));
+    }
+}
+
+/// Which parts all versions have in common.
+struct Shared {
+    schema: bool,
+    subresources: bool,
+    columns: bool,
+    selectable_fields: bool,
+}
+
+impl Shared {
+    fn of(crd: &Value) -> Self {
+        let same = |name: &str| {
+            let mut values = versions(crd).map(|version| version.get(name).filter(|value| !value.is_null()));
+            let first = values.next().flatten();
+            first.is_some() && values.all(|value| value == first)
+        };
+        Self {
+            schema: same("schema"),
+            subresources: same("subresources"),
+            columns: same("additionalPrinterColumns"),
+            selectable_fields: same("selectableFields"),
+        }
+    }
+}
+
+fn validate_versions(crd: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
+    let shared = Shared::of(crd);
+    let list: Vec<&Value> = versions(crd).collect();
+    let at = path.child("versions");
+    for (index, version) in list.iter().enumerate() {
+        let at = at.index(index);
+        let name = text(version, "/name");
+        let messages = NameRule::Label1035.check(name, false);
+        if !messages.is_empty() {
+            errors.push(FieldError::invalid(&at.child("name"), json!(name), messages.join(",")));
+        }
+        validate_deprecation(version, &at.child("deprecationWarning"), errors);
+        if version.pointer("/schema/openAPIV3Schema").is_none_or(|schema| !schema.is_object()) {
+            errors.push(FieldError::required(&at.child("schema").child("openAPIV3Schema"), "schemas are required"));
+        }
+        let first = index == 0;
+        // What is shared is checked once, where the reference keeps it.
+        let place = |is_shared: bool, common: &str, own: &str| match (is_shared, first) {
+            (true, true) => Some(path.child(common)),
+            (true, false) => None,
+            (false, _) => Some(at.child(own)),
+        };
+        if let (Some(at), Some(schema)) =
+            (place(shared.schema, "validation", "schema"), version.pointer("/schema/openAPIV3Schema"))
+        {
+            let has_status = version.pointer("/subresources/status").is_some_and(Value::is_object);
+            schemas::validate(schema, has_status, &at.child("openAPIV3Schema"), errors);
+        }
+        if let Some(at) = place(shared.subresources, "subresources", "subresources") {
+            validate_scale(version, &at, errors);
+        }
+        if let Some(at) = place(shared.columns, "additionalPrinterColumns", "additionalPrinterColumns") {
+            for (index, column) in
+                version.get("additionalPrinterColumns").and_then(Value::as_array).into_iter().flatten().enumerate()
+            {
+                validate_column(column, &at.index(index), errors);
+            }
+        }
+        if let Some(at) = place(shared.selectable_fields, "selectableFields", "selectableFields") {
+            validate_selectable_fields(version, &at, errors);
+        }
+    }
+    let names: Vec<&str> = list.iter().map(|version| text(version, "/name")).collect();
+    let shown = || crd.pointer("/spec/versions").cloned().unwrap_or_default();
+    if names.iter().enumerate().any(|(index, name)| names[..index].contains(name)) {
+        errors.push(FieldError::invalid(&at, shown(), "must contain unique version names"));
+    }
+    let stored = list.iter().filter(|version| version.get("storage") == Some(&Value::Bool(true))).count();
+    if stored != 1 {
+        let detail = "must have exactly one version marked as storage version";
+        errors.push(FieldError::invalid(&at, shown(), detail));
+    }
+}
+
+fn validate_deprecation(version: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
+    let Some(warning) = version.get("deprecationWarning").and_then(Value::as_str) else { return };
+    let mut refuse = |detail: &str| errors.push(FieldError::invalid(at, json!(warning), detail));
+    if version.get("deprecated") != Some(&Value::Bool(true)) {
+        refuse("can only be set for deprecated versions");
+        return;
+    }
+    if warning.len() > MAX_DEPRECATION_WARNING {
+        refuse("must be <= 256 characters long");
+    }
+    if warning.is_empty() {
+        refuse("must not be an empty string");
+    }
+    if let Some((index, _)) = warning.char_indices().find(|(_, character)| character.is_control()) {
+        refuse(&format!(
+            "must only contain printable UTF-8 characters; non-printable character found at index {index}"
+        ));
+    }
+}
+
+fn validate_scale(version: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
+    let Some(scale) = version.pointer("/subresources/scale").filter(|scale| scale.is_object()) else { return };
+    for (field, prefix, place) in
+        [("specReplicasPath", ".spec.", "under .spec"), ("statusReplicasPath", ".status.", "under .status")]
+    {
+        let at = at.child("scale").child(field);
+        let path = text(scale, &format!("/{field}"));
+        if path.is_empty() {
+            errors.push(FieldError::required(&at, ""));
+        } else if !path.starts_with('.') {
+            errors.push(FieldError::invalid(&at, json!(path), "must be a simple json path starting with ."));
+        } else if !path.starts_with(prefix) {
+            errors.push(FieldError::invalid(&at, json!(path), format!("should be a json path {place}")));
+        }
+    }
+    let selector = text(scale, "/labelSelectorPath");
+    if !selector.is_empty() {
+        let at = at.child("scale").child("labelSelectorPath");
+        if !selector.starts_with('.') {
+            errors.push(FieldError::invalid(&at, json!(selector), "must be a simple json path starting with ."));
+        } else if !selector.starts_with(".spec.") && !selector.starts_with(".status.") {
+            let detail = "should be a json path under either .spec or .status";
+            errors.push(FieldError::invalid(&at, json!(selector), detail));
+        }
+    }
+}
+
+fn validate_column(column: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
+    if text(column, "/name").is_empty() {
+        errors.push(FieldError::required(&at.child("name"), ""));
+    }
+    let type_ = text(column, "/type");
+    let detail = format!("must be one of {}", COLUMN_TYPES.join(","));
+    if type_.is_empty() {
+        errors.push(FieldError::required(&at.child("type"), detail));
+    } else if !COLUMN_TYPES.contains(&type_) {
+        errors.push(FieldError::invalid(&at.child("type"), json!(type_), detail));
+    }
+    let format = text(column, "/format");
+    if !format.is_empty() && !COLUMN_FORMATS.contains(&format) {
+        let detail = format!("must be one of {}", COLUMN_FORMATS.join(","));
+        errors.push(FieldError::invalid(&at.child("format"), json!(format), detail));
+    }
+    let path = text(column, "/jsonPath");
+    let at = at.child("JSONPath");
+    if path.is_empty() {
+        errors.push(FieldError::required(&at, ""));
+    } else if !path.starts_with('.') {
+        errors.push(FieldError::invalid(&at, json!(path), "must be a simple json path starting with ."));
+    }
+}
+
+fn validate_selectable_fields(version: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
+    let mut seen: Vec<String> = Vec::new();
+    let schema = version.pointer("/schema/openAPIV3Schema").unwrap_or(&Value::Null);
+    let fields = version.get("selectableFields").and_then(Value::as_array).into_iter().flatten();
+    for (index, field) in fields.enumerate() {
+        let at = at.index(index).child("jsonPath");
+        let path = text(field, "/jsonPath");
+        if path.is_empty() {
+            errors.push(FieldError::required(&at, ""));
+            continue;
+        }
+        let (rendered, found) = match paths::resolve(path, schema, false) {
+            Ok(resolved) => resolved,
+            Err(reason) => {
+                errors.push(FieldError::invalid(&at, json!(path), format!("is an invalid path: {reason}")));
+                continue;
+            }
+        };
+        if rendered == "metadata" || rendered.starts_with("metadata.") {
+            errors.push(FieldError::invalid(&at, json!(path), "must not point to fields in metadata"));
+        }
+        if !matches!(text(found, "/type"), "string" | "boolean" | "integer") {
+            let detail = "must point to a field of type string, boolean or integer. Enum string fields and strings with \
+                          formats are allowed.";
+            errors.push(FieldError::invalid(&at, json!(path), detail));
+        }
+        if seen.contains(&rendered) {
+            errors.push(FieldError::duplicate(&at, json!(path)));
+        } else {
+            seen.push(rendered);
+        }
+    }
+    if seen.len() > MAX_SELECTABLE_FIELDS {
+        errors.push(FieldError {
+            kind: FieldErrorKind::TooMany,
+            path: at.clone(),
+            value: Some(json!(seen.len())),
+            detail: format!("must have at most {MAX_SELECTABLE_FIELDS} items"),
+        });
+    }
+}
+
+fn validate_names(crd: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
+    let names = crd.pointer("/spec/names").unwrap_or(&Value::Null);
+    for field in ["plural", "singular", "kind", "listKind"] {
+        let name = text(names, &format!("/{field}"));
+        if name.is_empty() {
+            errors.push(FieldError::required(&at.child(field), ""));
+            continue;
+        }
+        let is_kind = field.ends_with("ind");
+        let messages = NameRule::Label1035.check(&if is_kind { name.to_lowercase() } else { name.to_owned() }, false);
+        if !messages.is_empty() {
+            let prefix = if is_kind { "may have mixed case, but should otherwise match: " } else { "" };
+            errors.push(FieldError::invalid(&at.child(field), json!(name), format!("{prefix}{}", messages.join(","))));
+        }
+    }
+    for field in ["shortNames", "categories"] {
+        for (index, name) in texts(names, &format!("/{field}")).iter().enumerate() {
+            let messages = NameRule::Label1035.check(name, false);
+            if !messages.is_empty() {
+                errors.push(FieldError::invalid(&at.child(field).index(index), json!(name), messages.join(",")));
+            }
+        }
+    }
+    let kind = text(names, "/kind");
+    if !kind.is_empty() && kind == text(names, "/listKind") {
+        let detail = "kind and listKind may not be the same";
+        errors.push(FieldError::invalid(&at.child("listKind"), json!(kind), detail));
+    }
+}
+
+/// Objects are converted between versions by changing `apiVersion` only.
+fn validate_conversion(crd: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
+    let Some(conversion) = crd.pointer("/spec/conversion").filter(|conversion| conversion.is_object()) else { return };
+    match text(conversion, "/strategy") {
+        "" => errors.push(FieldError::required(&at.child("strategy"), "")),
+        "None" => {
+            if conversion.get("webhook").is_some_and(|webhook| !webhook.is_null()) {
+                let detail = "should not be set when strategy is not set to Webhook";
+                errors.push(FieldError::forbidden(&at.child("webhookClientConfig"), detail));
+            }
+        }
+        "Webhook" => errors.push(FieldError::forbidden(
+            &at.child("strategy"),
+            "conversion by webhook is not available on this server; versions that differ only in apiVersion can use \
+             the strategy None",
+        )),
+        other => {
+            errors.push(FieldError::not_supported(&at.child("strategy"), json!(other), &["None", "Webhook"]));
+        }
+    }
+}
+
+fn validate_update(crd: &Value, old: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
+    let mut keep = |pointer: &str, at: FieldPath| {
+        if crd.pointer(pointer) != old.pointer(pointer) {
+            let value = crd.pointer(pointer).cloned().unwrap_or_default();
+            errors.push(FieldError::invalid(&at, value, "field is immutable"));
+        }
+    };
+    if is_established(old) {
+        keep("/spec/scope", path.child("scope"));
+        keep("/spec/names/kind", path.child("names").child("kind"));
+    }
+    keep("/spec/group", path.child("group"));
+    keep("/spec/names/plural", path.child("names").child("plural"));
+    let known: Vec<&str> = versions(crd).map(|version| text(version, "/name")).collect();
+    let stored = texts(old, "/status/storedVersions");
+    for (index, version) in stored.iter().enumerate() {
+        if !known.contains(&version.as_str()) {
+            errors.push(FieldError::invalid(
+                &FieldPath::of("status.storedVersions").index(index),
+                json!(version),
+                format!(
+                    "missing from spec.versions; {version} was previously a storage version, and must remain in \
+                     spec.versions until a storage migration ensures no data remains persisted in {version} and \
+                     removes {version} from status.storedVersions"
+                ),
+            ));
+        }
+    }
+}
+
+/// Groups of the Kubernetes project need the mark of an approved API.
+fn validate_approval(crd: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) {
+    const ANNOTATION: &str = "api-approved.kubernetes.io";
+    let group = text(crd, "/spec/group");
+    let is_protected =
+        ["k8s.io", "kubernetes.io"].iter().any(|owned| group == *owned || group.ends_with(&format!(".{owned}")));
+    if !is_protected || old.is_some() {
+        return;
+    }
+    let at = FieldPath::of("metadata.annotations").key(ANNOTATION);
+    let approval = crd.pointer("/metadata/annotations").and_then(|annotations| annotations.get(ANNOTATION));
+    match approval.and_then(Value::as_str).unwrap_or_default() {
+        "" => errors.push(FieldError::required(
+            &at,
+            "protected groups must have approval annotation \"api-approved.kubernetes.io\", see \
+             https://github.com/kubernetes/enhancements/pull/1111",
+        )),
+        approval if approval.starts_with("unapproved") || approval.starts_with("https://") => {}
+        approval => errors.push(FieldError::invalid(
+            &at,
+            json!(approval),
+            "protected groups must have approval annotation \"api-approved.kubernetes.io\" with either a URL or a \
+             reason starting with \"unapproved\", see https://github.com/kubernetes/enhancements/pull/1111",
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests;

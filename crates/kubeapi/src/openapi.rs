@@ -1,0 +1,88 @@
+//! OpenAPI documents, from which `kubectl` explains and validates. Requirement KA-005.
+//!
+//! Built-in kinds are published as upstream publishes them; a custom kind by the schema of its definition. The paths say
+//! what `kubectl` looks for: which kind a resource is, and that a write takes `fieldValidation`.
+
+mod components;
+mod paths;
+mod two;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+
+use crate::builtin::{KindInfo, Kinds, definitions};
+
+pub use two::v2;
+
+/// `/openapi/v3`: where the document of each group version is. The address carries a digest of what the document is made
+/// of, so that clients may keep what they have read.
+pub fn index(kinds: &Kinds) -> Value {
+    let mut digests: BTreeMap<String, Sha256> = BTreeMap::new();
+    for info in kinds.all() {
+        let digest = digests.entry(path_of(info)).or_default();
+        digest.update(format!("{}\0{}\0{}\0", info.kind, info.plural, info.namespaced));
+        match &info.document {
+            Some(document) => digest.update(document.to_string()),
+            None => digest.update(definitions::document_text(&info.definition).unwrap_or_default()),
+        }
+        digest.update(format!("{}{:?}", info.status, info.scale));
+    }
+    let paths: BTreeMap<String, Value> = digests
+        .into_iter()
+        .map(|(path, digest)| {
+            let hash: String = digest.finalize().iter().map(|byte| format!("{byte:02X}")).collect();
+            let url = format!("/openapi/v3/{path}?hash={hash}");
+            (path, json!({"serverRelativeURL": url}))
+        })
+        .collect();
+    json!({"paths": paths})
+}
+
+/// `/openapi/v3/PATH`, where the path is `api/v1` or `apis/GROUP/VERSION`; `None` if nothing is served there.
+pub fn document(kinds: &Kinds, path: &str) -> Option<Value> {
+    let served: Vec<&KindInfo> =
+        kinds.all().iter().map(AsRef::as_ref).filter(|info| path_of(info) == path).collect();
+    if served.is_empty() {
+        return None;
+    }
+    let schemas = components::of(&served);
+    let paths: BTreeMap<String, Value> = served.iter().flat_map(|info| paths::of(info)).collect();
+    Some(json!({
+        "openapi": "3.0.0",
+        "info": {"title": "Kubernetes", "version": "v1.37.2"},
+        "paths": paths,
+        "components": {
+            "schemas": schemas,
+            "securitySchemes": {"BearerToken": {
+                "type": "apiKey", "in": "header", "name": "authorization",
+                "description": "Bearer Token authentication",
+            }},
+        },
+    }))
+}
+
+fn path_of(info: &KindInfo) -> String {
+    if info.group.is_empty() {
+        format!("api/{}", info.version)
+    } else {
+        format!("apis/{}/{}", info.group, info.version)
+    }
+}
+
+/// The name of the list of a definition.
+fn list_name(definition: &str) -> String {
+    format!("{definition}List")
+}
+
+/// The definitions that the documents of all kinds need beside those of the kinds.
+fn common() -> BTreeSet<String> {
+    let mut names: BTreeSet<String> =
+        ["DeleteOptions", "ListMeta", "ObjectMeta", "Patch", "Status", "WatchEvent"].iter().map(|name| definitions::meta(name)).collect();
+    names.insert("io.k8s.api.autoscaling.v1.Scale".to_owned());
+    names
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,99 @@
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+use super::*;
+
+fn custom() -> Kinds {
+    Kinds::with_custom(&[json!({
+        "metadata": {"name": "things.example.com"},
+        "spec": {"group": "example.com", "scope": "Namespaced",
+            "names": {"plural": "things", "singular": "thing", "kind": "Thing", "listKind": "ThingList"},
+            "versions": [{"name": "v1", "served": true, "storage": true, "subresources": {"status": {}},
+                "schema": {"openAPIV3Schema": {"type": "object", "description": "A thing.", "properties": {
+                    "spec": {"type": "object", "properties": {"size": {"type": "integer", "description": "How big."}}}}}}}]},
+        "status": {"conditions": [{"type": "Established", "status": "True"}]},
+    })])
+}
+
+#[test]
+fn the_document_of_a_built_in_group_has_the_kinds_and_their_paths() {
+    // KA-005
+    let document = document(&Kinds::builtin(), "apis/apps/v1").expect("apps");
+    let schemas = &document["components"]["schemas"];
+    let deployment = &schemas["io.k8s.api.apps.v1.Deployment"];
+    assert_eq!(
+        deployment["x-kubernetes-group-version-kind"],
+        json!([{"group": "apps", "kind": "Deployment", "version": "v1"}])
+    );
+    assert!(schemas["io.k8s.api.core.v1.PodSpec"]["properties"]["containers"]["description"].is_string());
+    let patch = &document["paths"]["/apis/apps/v1/namespaces/{namespace}/deployments/{name}"]["patch"];
+    assert_eq!(patch["operationId"], "patchAppsV1NamespacedDeployment");
+    assert_eq!(patch["x-kubernetes-group-version-kind"], json!({"group": "apps", "version": "v1", "kind": "Deployment"}));
+    assert!(patch["parameters"].as_array().expect("parameters").iter().any(|it| it["name"] == "fieldValidation"));
+    assert!(patch["requestBody"]["content"]["application/strategic-merge-patch+json"].is_object());
+}
+
+#[test]
+fn every_reference_of_a_document_has_its_target() {
+    // KA-005
+    fn references(value: &Value, found: &mut Vec<String>) {
+        match value {
+            Value::Object(fields) => fields.iter().for_each(|(name, value)| match value.as_str() {
+                Some(text) if name == "$ref" => found.push(text.to_owned()),
+                _ => references(value, found),
+            }),
+            Value::Array(list) => list.iter().for_each(|item| references(item, found)),
+            _ => {}
+        }
+    }
+    let kinds = custom();
+    let paths = index(&kinds)["paths"].as_object().expect("paths").clone();
+    assert!(paths.len() >= 5);
+    for path in paths.keys() {
+        let document = document(&kinds, path).expect(path);
+        let mut found = Vec::new();
+        references(&document, &mut found);
+        for reference in found {
+            let pointer = reference.trim_start_matches('#');
+            assert!(document.pointer(pointer).is_some(), "{path}: {reference}");
+        }
+    }
+    let two = v2(&kinds);
+    let mut found = Vec::new();
+    references(&two, &mut found);
+    for reference in found {
+        assert!(two.pointer(reference.trim_start_matches('#')).is_some(), "v2: {reference}");
+    }
+}
+
+#[test]
+fn a_custom_kind_is_published_with_the_metadata_of_every_object() {
+    // KA-005
+    let document = document(&custom(), "apis/example.com/v1").expect("the group");
+    let thing = &document["components"]["schemas"]["com.example.v1.Thing"];
+    assert_eq!(thing["description"], "A thing.");
+    assert_eq!(thing["properties"]["spec"]["properties"]["size"]["description"], "How big.");
+    assert_eq!(
+        thing["properties"]["metadata"]["allOf"][0]["$ref"],
+        "#/components/schemas/io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
+    );
+    let item = &document["paths"]["/apis/example.com/v1/namespaces/{namespace}/things/{name}"];
+    assert!(item["patch"]["requestBody"]["content"].get("application/strategic-merge-patch+json").is_none());
+    assert!(document["paths"]["/apis/example.com/v1/namespaces/{namespace}/things/{name}/status"].is_object());
+}
+
+#[test]
+fn the_address_of_a_document_changes_with_its_content() {
+    // KA-005
+    let before = index(&custom());
+    let mut crd = json!({"metadata": {"name": "things.example.com"},
+        "spec": {"group": "example.com", "scope": "Namespaced",
+            "names": {"plural": "things", "singular": "thing", "kind": "Thing", "listKind": "ThingList"},
+            "versions": [{"name": "v1", "served": true, "storage": true,
+                "schema": {"openAPIV3Schema": {"type": "object"}}}]},
+        "status": {"conditions": [{"type": "Established", "status": "True"}]}});
+    let after = index(&Kinds::with_custom(std::slice::from_ref(&crd)));
+    let url = |index: &Value, path: &str| index["paths"][path]["serverRelativeURL"].clone();
+    assert_ne!(url(&before, "apis/example.com/v1"), url(&after, "apis/example.com/v1"));
+    assert_eq!(url(&before, "apis/apps/v1"), url(&after, "apis/apps/v1"));
+    crd["status"] = json!({});
+    assert_eq!(url(&index(&Kinds::with_custom(&[crd])), "apis/example.com/v1"), Value::Null);
+}

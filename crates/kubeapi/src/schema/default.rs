@@ -1,0 +1,113 @@
+//! Filling in defaults of a schema. Requirements KA-011, KA-013.
+
+use serde_json::{Map, Value};
+
+use super::{Node, NodeKind};
+
+/// Fills in every default of the schema where the field is absent, after dropping nulls of fields that may not be null
+/// and have no default, as the reference does on every write and on reads from storage.
+pub fn default_object(node: &Node, object: &mut Value) {
+    drop_nulls(node, object);
+    fill(node, object);
+}
+
+fn is_refused_null(value: &Value, node: &Node) -> bool {
+    value.is_null() && !node.nullable
+}
+
+fn drop_nulls(node: &Node, value: &mut Value) {
+    match (&node.kind, value) {
+        (NodeKind::Object { .. }, Value::Object(fields)) => {
+            fields.retain(|name, nested| {
+                let Some(child) = node.child(name) else { return true };
+                if is_refused_null(nested, child) && child.default.is_none() {
+                    return false;
+                }
+                drop_nulls(child, nested);
+                true
+            });
+        }
+        (NodeKind::Array { items }, Value::Array(list)) => {
+            for item in list {
+                drop_nulls(items, item);
+            }
+        }
+        _ => {}
+    }
+}
+
+fn fill(node: &Node, value: &mut Value) {
+    match (&node.kind, value) {
+        (NodeKind::Object { properties, additional }, Value::Object(fields)) => {
+            for (name, property) in properties {
+                let Some(default) = &property.default else { continue };
+                if fields.get(name).is_none_or(|present| is_refused_null(present, property)) {
+                    fields.insert(name.clone(), default.clone());
+                }
+            }
+            fill_fields(fields, |name| properties.get(name).or(additional.as_ref()).map(AsRef::as_ref));
+        }
+        (NodeKind::Array { items }, Value::Array(list)) => {
+            for item in list {
+                if let (true, Some(default)) = (is_refused_null(item, items), &items.default) {
+                    *item = default.clone();
+                }
+                fill(items, item);
+            }
+        }
+        _ => {}
+    }
+}
+
+fn fill_fields<'node>(fields: &mut Map<String, Value>, child: impl Fn(&str) -> Option<&'node Node>) {
+    for (name, nested) in fields {
+        let Some(child) = child(name) else { continue };
+        if let (true, Some(default)) = (is_refused_null(nested, child), &child.default) {
+            *nested = default.clone();
+        }
+        fill(child, nested);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::expect_used)]
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn absent_fields_take_their_default_inside_what_is_there() {
+        // KA-011, KA-013
+        let node = Node::from_crd_schema(&json!({"type": "object", "properties": {"spec": {"type": "object", "properties": {
+            "mode": {"type": "string", "default": "auto"},
+            "retry": {"type": "object", "default": {}, "properties": {"attempts": {"type": "integer", "default": 3}}},
+            "absent": {"type": "object", "properties": {"inner": {"type": "string", "default": "x"}}},
+            "list": {"type": "array", "items": {"type": "object", "properties": {"on": {"type": "boolean", "default": true}}}},
+            "map": {"type": "object", "additionalProperties": {"type": "object", "properties": {"a": {"type": "integer", "default": 1}}}},
+        }}}}))
+        .expect("reads");
+        let mut object = json!({"spec": {"list": [{}, {"on": false}], "map": {"k": {}}}});
+        default_object(&node, &mut object);
+        assert_eq!(
+            object["spec"],
+            json!({"mode": "auto", "retry": {"attempts": 3}, "list": [{"on": true}, {"on": false}], "map": {"k": {"a": 1}}})
+        );
+        let mut without_spec = json!({"metadata": {"name": "a"}});
+        default_object(&node, &mut without_spec);
+        assert_eq!(without_spec, json!({"metadata": {"name": "a"}}));
+    }
+
+    #[test]
+    fn nulls_of_fields_that_may_not_be_null_are_dropped_or_defaulted() {
+        let node = Node::from_crd_schema(&json!({"type": "object", "properties": {
+            "kept": {"type": "string", "nullable": true},
+            "gone": {"type": "string"},
+            "filled": {"type": "string", "default": "x"},
+        }}))
+        .expect("reads");
+        let mut object = json!({"kept": null, "gone": null, "filled": null});
+        default_object(&node, &mut object);
+        assert_eq!(object, json!({"kept": null, "filled": "x"}));
+    }
+}
