@@ -12,7 +12,10 @@
 //! This crate never talks to anything: no files, no network, no clock. Functions that need the time take it.
 //! Start reading at [`omnia::tool_registry`].
 
-#![expect(clippy::duplicated_attributes, reason = "printer columns of the derive repeat their type")]
+#![expect(
+    clippy::duplicated_attributes,
+    reason = "printer columns of the derive repeat their type"
+)]
 
 mod enumeration;
 mod schemas;

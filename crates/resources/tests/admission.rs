@@ -69,7 +69,10 @@ fn kinds() -> BTreeMap<String, Kind> {
             let schema = &crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
             let node = Node::from_crd_schema(schema).unwrap_or_else(|errors| panic!("{name}: {errors:?}"));
             let rules = schema::compile_rules(&node).unwrap_or_else(|errors| panic!("{name}: {errors:?}"));
-            (crd["spec"]["names"]["kind"].as_str().unwrap().to_owned(), Kind { node, rules })
+            (
+                crd["spec"]["names"]["kind"].as_str().unwrap().to_owned(),
+                Kind { node, rules },
+            )
         })
         .collect()
 }
@@ -77,8 +80,10 @@ fn kinds() -> BTreeMap<String, Kind> {
 /// What the write pipeline does with an object, without storing it. Each line is a path and a message.
 fn admit(kind: &Kind, object: &Value, old: Option<&Value>) -> Vec<String> {
     let mut object = object.clone();
-    let mut errors: Vec<String> =
-        schema::prune(&kind.node, &mut object).iter().map(|path| format!("{}: unknown field", path.as_str())).collect();
+    let mut errors: Vec<String> = schema::prune(&kind.node, &mut object)
+        .iter()
+        .map(|path| format!("{}: unknown field", path.as_str()))
+        .collect();
     schema::default_object(&kind.node, &mut object);
     let old = old.map(|old| {
         let mut old = old.clone();
@@ -88,9 +93,18 @@ fn admit(kind: &Kind, object: &Value, old: Option<&Value>) -> Vec<String> {
     let schema_errors = schema::validate_update(&kind.node, &object, old.as_ref());
     let broken = !schema_errors.is_empty();
     errors.extend(schema_errors.iter().map(|error| error.message()));
-    errors.extend(schema::validate_lists(&kind.node, &object).iter().map(|error| error.message()));
+    errors.extend(
+        schema::validate_lists(&kind.node, &object)
+            .iter()
+            .map(|error| error.message()),
+    );
     if !broken {
-        errors.extend(kind.rules.validate(&object, old.as_ref()).iter().map(|error| error.message()));
+        errors.extend(
+            kind.rules
+                .validate(&object, old.as_ref())
+                .iter()
+                .map(|error| error.message()),
+        );
     }
     errors
 }
@@ -104,20 +118,29 @@ fn validator_findings(object: &Value) -> Option<Vec<String>> {
     Some(match object["kind"].as_str()? {
         "ToolRegistry" => {
             let spec: ToolRegistrySpec = read(object)?;
-            validation::tool_registry::validate(&spec).errors.iter().map(ToString::to_string).collect()
+            validation::tool_registry::validate(&spec)
+                .errors
+                .iter()
+                .map(ToString::to_string)
+                .collect()
         }
-        "PromptPack" => text(validation::prompt_pack::validate(&read::<PromptPackSpec>(object)?)),
+        "PromptPack" => text(validation::prompt_pack::validate(&read::<PromptPackSpec>(
+            object,
+        )?)),
         "Provider" => {
             let spec: ProviderSpec = read(object)?;
             let mut findings: Vec<String> = text(validation::provider::validate(&spec));
-            if let validation::provider::CredentialPlan::Invalid { message, .. } = validation::provider::credential(&spec)
+            if let validation::provider::CredentialPlan::Invalid { message, .. } =
+                validation::provider::credential(&spec)
                 && spec.credential.is_some()
             {
                 findings.push(message);
             }
             findings
         }
-        "ToolPolicy" => text(validation::tool_policy::validate(&read::<ToolPolicySpec>(object)?)),
+        "ToolPolicy" => text(validation::tool_policy::validate(&read::<ToolPolicySpec>(
+            object,
+        )?)),
         "AgentRuntime" => {
             let spec: AgentRuntimeSpec = read(object)?;
             let mut findings: Vec<String> = text(validation::agent_runtime::validate(&spec));
@@ -134,14 +157,25 @@ fn validator_findings(object: &Value) -> Option<Vec<String>> {
 fn admission_refuses_and_accepts_what_the_vectors_say() {
     let kinds = kinds();
     let vectors = vectors();
-    assert!((1..=20).all(|number| vectors.iter().any(|vector| vector.vector == format!("V-{number:02}"))));
+    assert!((1..=20).all(|number| {
+        vectors
+            .iter()
+            .any(|vector| vector.vector == format!("V-{number:02}"))
+    }));
     let mut wrong = Vec::new();
     for vector in &vectors {
         for case in &vector.cases {
             let kind = &kinds[case.object["kind"].as_str().unwrap()];
             let errors = admit(kind, &case.object, case.old.as_ref());
-            let outcome = if errors.is_empty() { Expectation::Accepted } else { Expectation::Refused };
-            let place = case.at.as_ref().is_none_or(|at| errors.iter().any(|error| error.starts_with(at.as_str())));
+            let outcome = if errors.is_empty() {
+                Expectation::Accepted
+            } else {
+                Expectation::Refused
+            };
+            let place = case
+                .at
+                .as_ref()
+                .is_none_or(|at| errors.iter().any(|error| error.starts_with(at.as_str())));
             if outcome != case.expect || !place {
                 wrong.push(format!("{} {}: {outcome:?} {errors:?}", vector.vector, case.name));
             }
@@ -160,7 +194,13 @@ fn validators_agree_with_admission_on_objects_that_bypassed_it_dd_2() {
                 continue;
             }
             let Some(findings) = validator_findings(&case.object) else {
-                assert_eq!(case.expect, Expectation::Refused, "{} {}: cannot be read", vector.vector, case.name);
+                assert_eq!(
+                    case.expect,
+                    Expectation::Refused,
+                    "{} {}: cannot be read",
+                    vector.vector,
+                    case.name
+                );
                 continue;
             };
             let unknown_field = matches!(
@@ -230,7 +270,10 @@ fn an_empty_retry_list_stays_different_from_an_absent_one_om_061_om_064() {
         let path = format!("/handlers/0/{block}/retryPolicy/{list}");
         for (spec, expected) in [
             (stored["spec"].clone(), Some(serde_json::json!([]))),
-            (object(serde_json::json!({ "maxAttempts": 2 }))["spec"].clone(), None),
+            (
+                object(serde_json::json!({ "maxAttempts": 2 }))["spec"].clone(),
+                None,
+            ),
         ] {
             let read: ToolRegistrySpec = serde_json::from_value(spec).unwrap();
             let written = serde_json::to_value(&read).unwrap();
@@ -243,9 +286,13 @@ fn an_empty_retry_list_stays_different_from_an_absent_one_om_061_om_064() {
 fn the_complete_example_is_accepted_as_it_is() {
     let kinds = kinds();
     for file in ["00-policy.yaml", "10-registry.yaml"] {
-        let text = std::fs::read_to_string(root().join("tests/cases/toolregistry-complete").join(file)).unwrap();
+        let text =
+            std::fs::read_to_string(root().join("tests/cases/toolregistry-complete").join(file)).unwrap();
         let documents: Vec<Value> = serde_saphyr::from_multiple(&text).unwrap();
-        for document in documents.iter().filter(|document| document["kind"] != "Namespace") {
+        for document in documents
+            .iter()
+            .filter(|document| document["kind"] != "Namespace")
+        {
             let errors = admit(&kinds[document["kind"].as_str().unwrap()], document, None);
             assert!(errors.is_empty(), "{file}: {errors:?}");
         }
