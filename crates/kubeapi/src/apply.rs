@@ -241,44 +241,6 @@ pub fn track_update(node: &Node, live: Option<&Value>, candidate: &mut Value, op
     put_managed_fields(candidate, &managers);
 }
 
-/// Puts back the recorded times of an object that turned out not to change: a write that was undone by defaults
-/// or by the server's own fields would else differ by a time stamp only, and be stored.
-pub fn keep_times_when_unchanged(live: &Value, candidate: &mut Value) {
-    let recorded = |object: &Value| {
-        Managers::decode(object.pointer("/metadata/managedFields").unwrap_or(&Value::Null)).ok()
-    };
-    let (Some(before), Some(after)) = (recorded(live), recorded(candidate)) else {
-        return;
-    };
-    let same_owners = before.0.len() == after.0.len()
-        && before.0.iter().all(|(id, owned)| {
-            after
-                .0
-                .get(id)
-                .is_some_and(|now| now.set == owned.set && now.api_version == owned.api_version)
-        });
-    if !same_owners {
-        return;
-    }
-    let mut bare = without_managed_fields(candidate);
-    for name in ["resourceVersion", "generation"] {
-        let stored = live
-            .pointer("/metadata")
-            .and_then(|metadata| metadata.get(name))
-            .cloned();
-        if let (Some(metadata), Some(stored)) = (metadata_mut(&mut bare), stored) {
-            metadata.insert(name.to_owned(), stored);
-        }
-    }
-    if same_value(&without_managed_fields(live), &bare) {
-        if let (Some(metadata), Some(entries)) =
-            (metadata_mut(candidate), live.pointer("/metadata/managedFields"))
-        {
-            metadata.insert("managedFields".to_owned(), entries.clone());
-        }
-    }
-}
-
 /// Merges, prunes and settles ownership, or answers the conflicts.
 fn apply_once(
     ty: Type<'_>,

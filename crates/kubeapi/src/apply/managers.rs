@@ -226,10 +226,10 @@ impl Managers {
                 continue;
             };
             let bucket = ManagerId::new(OLD_UPDATES, false, &owned.api_version, "");
-            if !self.0.contains_key(&bucket) {
-                if let Some(first) = self.0.remove(first) {
-                    self.0.insert(bucket.clone(), first);
-                }
+            if !self.0.contains_key(&bucket)
+                && let Some(first) = self.0.remove(first)
+            {
+                self.0.insert(bucket.clone(), first);
             }
             self.0.remove(&id);
             if let Some(joined) = self.0.get_mut(&bucket) {

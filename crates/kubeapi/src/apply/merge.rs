@@ -21,7 +21,7 @@ pub(super) fn merge(ty: Type<'_>, live: Option<&Value>, applied: Option<&Value>)
                 return leaf(live, applied);
             }
             let items = merge_items(&list, live_items, applied_items);
-            (!items.is_empty()).then(|| Value::Array(items))
+            (!items.is_empty()).then_some(Value::Array(items))
         }
         Shape::Map(map) => {
             let live_entries = live.and_then(Value::as_object);
@@ -32,7 +32,7 @@ pub(super) fn merge(ty: Type<'_>, live: Option<&Value>, applied: Option<&Value>)
                 return leaf(live, applied);
             }
             let entries = merge_entries(&map, live_entries, applied_entries);
-            (!entries.is_empty()).then(|| Value::Object(entries))
+            (!entries.is_empty()).then_some(Value::Object(entries))
         }
     }
 }

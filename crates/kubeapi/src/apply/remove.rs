@@ -32,7 +32,7 @@ pub(super) fn remove(ty: Type<'_>, value: &Value, gone: &FieldSet, emptied: Empt
                     Err(_) => kept.push(item.clone()),
                 }
             }
-            (!kept.is_empty()).then(|| Value::Array(kept))
+            (!kept.is_empty()).then_some(Value::Array(kept))
         }
         Shape::Map(map) => {
             let mut kept = Map::new();
@@ -45,7 +45,7 @@ pub(super) fn remove(ty: Type<'_>, value: &Value, gone: &FieldSet, emptied: Empt
                     kept.insert(name.clone(), rest);
                 }
             }
-            (!kept.is_empty()).then(|| Value::Object(kept))
+            (!kept.is_empty()).then_some(Value::Object(kept))
         }
     }
 }
@@ -68,10 +68,10 @@ pub(super) fn with_named_parents(set: &FieldSet, ty: Option<Type<'_>>) -> FieldS
         ..FieldSet::default()
     };
     for (element, child) in &set.children {
-        if let (PathElement::Field(name), Some(map)) = (element, ty.and_then(|ty| ty.shapes().map)) {
-            if map.entry(name).1 {
-                result.members.insert(element.clone());
-            }
+        if let (PathElement::Field(name), Some(map)) = (element, ty.and_then(|ty| ty.shapes().map))
+            && map.entry(name).1
+        {
+            result.members.insert(element.clone());
         }
         let below = ty.and_then(|ty| ty.below(element));
         result

@@ -594,23 +594,6 @@ fn ka_027_only_ten_update_managers_are_kept() {
 }
 
 #[test]
-fn ka_027_times_are_kept_when_nothing_but_them_changed() {
-    let schema = schema();
-    let live = apply(&schema, None, &deployment(json!({"replicas": 1})), &options("me")).unwrap();
-    let mut candidate = live.clone();
-    candidate["metadata"]["managedFields"][0]["time"] = json!("2030-01-01T00:00:00Z");
-    keep_times_when_unchanged(&live, &mut candidate);
-    assert_eq!(candidate, live);
-    candidate["spec"]["replicas"] = json!(2);
-    candidate["metadata"]["managedFields"][0]["time"] = json!("2030-01-01T00:00:00Z");
-    keep_times_when_unchanged(&live, &mut candidate);
-    assert_eq!(
-        candidate["metadata"]["managedFields"][0]["time"],
-        "2030-01-01T00:00:00Z"
-    );
-}
-
-#[test]
 fn ka_027_fields_v1_is_read_and_written_as_the_reference_does() {
     let fields = json!({
         "f:metadata": {"f:labels": {".": {}, "f:app.kubernetes.io/name": {}}, "f:finalizers": {"v:\"a<b\"": {}}},
