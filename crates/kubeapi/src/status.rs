@@ -121,6 +121,8 @@ pub struct ApiError {
     pub causes: Vec<Cause>,
     /// `details.retryAfterSeconds`, and the `Retry-After` header.
     pub retry_after_seconds: Option<u32>,
+    /// `metadata.continue`: with an expired continue token, one that goes on inconsistently.
+    pub continuation: Option<String>,
 }
 
 /// The result of handling a request.
@@ -137,6 +139,7 @@ impl ApiError {
             kind: String::new(),
             causes: Vec::new(),
             retry_after_seconds: None,
+            continuation: None,
         })
     }
 
@@ -231,6 +234,9 @@ impl ApiError {
             "reason": self.reason.as_str(),
             "code": self.reason.code(),
         });
+        if let (Some(token), Some(metadata)) = (&self.continuation, status.get_mut("metadata")) {
+            *metadata = json!({"continue": token});
+        }
         if let (false, Some(object)) = (details.is_empty(), status.as_object_mut()) {
             object.insert("details".to_owned(), Value::Object(details));
         }

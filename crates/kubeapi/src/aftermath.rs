@@ -1,0 +1,251 @@
+//! What follows from a commit: work for garbage collection, namespace removal, CRD removal and the expiry of Events.
+//! Requirements KA-023, KA-031.
+//!
+//! Every write of the process passes [`Aftermath::observe`], so the index of owners is complete without watching each
+//! resource. Commits of one object may be observed out of order; each entry keeps the revision it was made from and an
+//! older one never overwrites it. The queues are sets of names, so their size is bounded by the number of objects.
+
+use std::{
+    collections::{BTreeSet, HashMap, HashSet, VecDeque},
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+use jiff::Timestamp;
+use mainstay_store::kube::Key;
+use mainstay_telemetry::clock::SharedClock;
+use serde_json::Value;
+use tokio::sync::Notify;
+
+use crate::object::{self, OwnerReference};
+
+/// An owner as one of its dependents names it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct OwnerName {
+    pub(crate) api_version: String,
+    pub(crate) kind: String,
+    /// The dependent's namespace, where a namespaced owner must be too.
+    pub(crate) namespace: String,
+    pub(crate) name: String,
+}
+
+/// A dependent, as the index keeps it.
+#[derive(Clone, Debug)]
+struct Dependent {
+    revision: u64,
+    owners: Vec<OwnerReference>,
+}
+
+#[derive(Default)]
+struct State {
+    /// By the dependent's key.
+    dependents: HashMap<Key, Dependent>,
+    /// Dependents by their owner's uid.
+    by_owner: HashMap<String, HashSet<Key>>,
+    /// Revisions at which dependents were removed, so that a late observation does not bring them back. Emptied
+    /// whenever the queue runs dry.
+    removed: HashMap<Key, u64>,
+    objects: BTreeSet<Key>,
+    owners: BTreeSet<OwnerName>,
+    namespaces: BTreeSet<String>,
+    definitions: BTreeSet<String>,
+    terminating: HashSet<String>,
+    events: VecDeque<(Timestamp, Key, u64)>,
+}
+
+/// The work that commits leave behind.
+pub(crate) struct Aftermath {
+    state: Mutex<State>,
+    clock: SharedClock,
+    /// Told when there is work.
+    changed: Notify,
+}
+
+/// Work taken from the queue.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Work {
+    /// Look at this object's owners and dependents.
+    Object(Key),
+    /// A dependent of this owner is gone or going: the owner may have been waiting for it.
+    Owner(OwnerName),
+    /// Complete this Namespace, or go on removing it.
+    Namespace(String),
+    /// Go on removing this CustomResourceDefinition.
+    Definition(String),
+}
+
+impl Aftermath {
+    pub(crate) fn new(clock: SharedClock) -> Self {
+        Self { state: Mutex::new(State::default()), clock, changed: Notify::new() }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // A panic while the lock was held leaves at worst an entry that the next observation repairs.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes a commit, or at start an object that was already stored.
+    pub(crate) fn observe(&self, key: &Key, object: &Value, revision: u64, removed: bool) {
+        let mut state = self.state();
+        let owners = object::owner_references(object);
+        state.index(key, &owners, revision, removed);
+        let uid = object::uid(object);
+        let dying = object::is_being_deleted(object);
+        if removed {
+            if let Some(dependents) = state.by_owner.get(uid).cloned() {
+                state.objects.extend(dependents);
+            }
+            // An owner may be waiting for this one.
+            state.queue_owners(key, &owners);
+        } else if !owners.is_empty() || (dying && is_held_for_dependents(object)) {
+            state.objects.insert(key.clone());
+            if dying {
+                state.queue_owners(key, &owners);
+            }
+        }
+        match &*key.resource {
+            "/namespaces" => {
+                if removed {
+                    state.terminating.remove(&*key.name);
+                } else {
+                    if dying {
+                        state.terminating.insert(key.name.to_string());
+                    }
+                    state.namespaces.insert(key.name.to_string());
+                }
+            }
+            // The default account of a namespace is made again.
+            "/serviceaccounts" if removed && &*key.name == "default" => {
+                state.namespaces.insert(key.namespace.to_string());
+            }
+            "apiextensions.k8s.io/customresourcedefinitions" if dying && !removed => {
+                state.definitions.insert(key.name.to_string());
+            }
+            "/events" if !removed => {
+                let now = self.clock.now();
+                state.events.push_back((now, key.clone(), revision));
+            }
+            _ => {}
+        }
+        if removed && state.terminating.contains(&*key.namespace) {
+            state.namespaces.insert(key.namespace.to_string());
+        }
+        drop(state);
+        self.changed.notify_one();
+    }
+
+    /// Takes the next piece of work.
+    pub(crate) fn take(&self) -> Option<Work> {
+        let mut state = self.state();
+        if let Some(key) = state.objects.pop_first() {
+            return Some(Work::Object(key));
+        }
+        if let Some(owner) = state.owners.pop_first() {
+            return Some(Work::Owner(owner));
+        }
+        if let Some(name) = state.namespaces.pop_first() {
+            return Some(Work::Namespace(name));
+        }
+        if let Some(name) = state.definitions.pop_first() {
+            return Some(Work::Definition(name));
+        }
+        state.removed.clear();
+        None
+    }
+
+    /// Puts work back that could not be finished.
+    pub(crate) fn put_back(&self, work: Work) {
+        let mut state = self.state();
+        match work {
+            Work::Object(key) => {
+                state.objects.insert(key);
+            }
+            Work::Owner(owner) => {
+                state.owners.insert(owner);
+            }
+            Work::Namespace(name) => {
+                state.namespaces.insert(name);
+            }
+            Work::Definition(name) => {
+                state.definitions.insert(name);
+            }
+        }
+    }
+
+    /// Waits until something was observed since the last wait.
+    pub(crate) async fn changed(&self) {
+        self.changed.notified().await;
+    }
+
+    /// The objects that name `uid` as an owner, with that reference.
+    pub(crate) fn dependents(&self, uid: &str) -> Vec<(Key, OwnerReference)> {
+        let state = self.state();
+        let Some(keys) = state.by_owner.get(uid) else { return Vec::new() };
+        keys.iter()
+            .filter_map(|key| {
+                let dependent = state.dependents.get(key)?;
+                let owner = dependent.owners.iter().find(|owner| owner.uid == uid)?;
+                Some((key.clone(), owner.clone()))
+            })
+            .collect()
+    }
+
+    /// Takes the Events that were last written before `deadline`.
+    pub(crate) fn expired_events(&self, deadline: Timestamp) -> Vec<(Key, u64)> {
+        let mut state = self.state();
+        let mut expired = Vec::new();
+        while state.events.front().is_some_and(|(written, _, _)| *written <= deadline) {
+            if let Some((_, key, revision)) = state.events.pop_front() {
+                expired.push((key, revision));
+            }
+        }
+        expired
+    }
+
+    /// When the oldest Event was written.
+    pub(crate) fn oldest_event(&self) -> Option<Timestamp> {
+        self.state().events.front().map(|(written, _, _)| *written)
+    }
+}
+
+impl State {
+    fn index(&mut self, key: &Key, owners: &[OwnerReference], revision: u64, removed: bool) {
+        let newest = self.dependents.get(key).map_or(0, |dependent| dependent.revision);
+        if newest > revision || self.removed.get(key).is_some_and(|at| *at > revision) {
+            return;
+        }
+        if let Some(before) = self.dependents.remove(key) {
+            for owner in before.owners {
+                if let Some(keys) = self.by_owner.get_mut(&owner.uid) {
+                    keys.remove(key);
+                    if keys.is_empty() {
+                        self.by_owner.remove(&owner.uid);
+                    }
+                }
+            }
+        }
+        if removed {
+            self.removed.insert(key.clone(), revision);
+            return;
+        }
+        if owners.is_empty() {
+            return;
+        }
+        for owner in owners {
+            self.by_owner.entry(owner.uid.clone()).or_default().insert(key.clone());
+        }
+        self.dependents.insert(key.clone(), Dependent { revision, owners: owners.to_vec() });
+    }
+
+    fn queue_owners(&mut self, key: &Key, owners: &[OwnerReference]) {
+        self.owners.extend(owners.iter().map(|owner| OwnerName {
+            api_version: owner.api_version.clone(),
+            kind: owner.kind.clone(),
+            namespace: key.namespace.to_string(),
+            name: owner.name.clone(),
+        }));
+    }
+}
+
+fn is_held_for_dependents(object: &Value) -> bool {
+    object::finalizers(object).iter().any(|finalizer| finalizer == object::FOREGROUND || finalizer == object::ORPHAN)
+}

@@ -1,0 +1,129 @@
+//! Building HTTP answers. Requirements KA-006, KA-014.
+
+use axum::{body::Body, response::Response};
+use bytes::Bytes;
+use http::{HeaderValue, StatusCode, header};
+use serde_json::Value;
+
+use crate::status::ApiError;
+
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
+const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
+
+/// An answer before its headers are final.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: StatusCode,
+    pub(crate) content_type: HeaderValue,
+    pub(crate) body: Body,
+    /// Sent as `Warning: 299 - "…"`.
+    pub(crate) warnings: Vec<String>,
+    /// `details.retryAfterSeconds` of a refusal, sent as `Retry-After` too.
+    pub(crate) retry_after_seconds: Option<u32>,
+}
+
+impl Answer {
+    /// JSON that is already encoded.
+    pub(crate) fn encoded(status: StatusCode, body: Bytes) -> Self {
+        Self {
+            status,
+            content_type: JSON,
+            body: Body::from(body),
+            warnings: Vec::new(),
+            retry_after_seconds: None,
+        }
+    }
+
+    /// A JSON document.
+    pub(crate) fn json(status: StatusCode, value: &Value) -> Self {
+        Self::encoded(status, Bytes::from(value.to_string()))
+    }
+
+    /// 200 with a JSON document.
+    pub(crate) fn ok(value: &Value) -> Self {
+        Self::json(StatusCode::OK, value)
+    }
+
+    /// Plain text, as health checks and unknown paths use it.
+    pub(crate) fn text(status: StatusCode, text: impl Into<String>) -> Self {
+        Self {
+            status,
+            content_type: TEXT,
+            body: Body::from(text.into()),
+            warnings: Vec::new(),
+            retry_after_seconds: None,
+        }
+    }
+
+    /// A stream of JSON documents or of log lines.
+    pub(crate) fn stream(content_type: HeaderValue, body: Body) -> Self {
+        Self { status: StatusCode::OK, content_type, body, warnings: Vec::new(), retry_after_seconds: None }
+    }
+
+    /// What the reference says for a path below no API: plain text, not a `Status`.
+    pub(crate) fn page_not_found() -> Self {
+        Self::text(StatusCode::NOT_FOUND, "404 page not found\n")
+    }
+
+    /// A refusal as a `Status`.
+    pub(crate) fn refusal(error: &ApiError) -> Self {
+        let status = StatusCode::from_u16(error.reason.code()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let mut answer = Self::json(status, &error.to_status());
+        answer.retry_after_seconds = error.retry_after_seconds;
+        answer
+    }
+
+    /// Adds warnings.
+    pub(crate) fn with_warnings(mut self, warnings: Vec<String>) -> Self {
+        self.warnings.extend(warnings);
+        self
+    }
+
+    /// The HTTP response.
+    pub(crate) fn into_response(self) -> Response {
+        let mut response = Response::new(self.body);
+        *response.status_mut() = self.status;
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_TYPE, self.content_type);
+        headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
+        for warning in &self.warnings {
+            if let Ok(value) = HeaderValue::from_str(&warning_text(warning)) {
+                headers.append(header::WARNING, value);
+            }
+        }
+        if let Some(seconds) = self.retry_after_seconds {
+            headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        response
+    }
+}
+
+/// `299 - "TEXT"` with quotes and backslashes escaped and control characters replaced, since a header cannot hold them.
+fn warning_text(text: &str) -> String {
+    let mut quoted = String::with_capacity(text.len() + 10);
+    quoted.push_str("299 - \"");
+    for character in text.chars() {
+        match character {
+            '"' | '\\' => {
+                quoted.push('\\');
+                quoted.push(character);
+            }
+            _ if character.is_control() => quoted.push(' '),
+            _ => quoted.push(character),
+        }
+    }
+    quoted.push('"');
+    quoted
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::expect_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_warning_header_escapes_quotes_ka_014() {
+        assert_eq!(warning_text("unknown field \"spec.x\""), "299 - \"unknown field \\\"spec.x\\\"\"");
+        assert!(!warning_text("a\r\nb").contains('\n'));
+    }
+}

@@ -1,0 +1,93 @@
+//! What has to be there before the first request. Requirement KA-010.
+
+use serde_json::{Value, json};
+
+use super::{Api, OpenError};
+use crate::{
+    custom::DEFINITIONS,
+    identity::Identity,
+    request::FieldValidation,
+    status::Reason,
+    write::{Intention, Part, WriteRequest},
+};
+
+/// The namespaces of every cluster.
+const NAMESPACES: [&str; 4] = ["default", "kube-system", "kube-public", "kube-node-lease"];
+
+impl Api {
+    /// Reads what is stored into the registry and the index of owners.
+    pub(super) fn load(&self) -> Result<(), OpenError> {
+        let mut definitions = Vec::new();
+        for stored in self.store().list(DEFINITIONS, None).items {
+            let definition: Value = serde_json::from_slice(&stored.value).map_err(|source| OpenError::Stored {
+                resource: DEFINITIONS.to_owned(),
+                name: stored.key.name.to_string(),
+                source,
+            })?;
+            definitions.push((definition, stored.revision));
+        }
+        self.registry().replace(&definitions);
+        for resource in self.stored_resources() {
+            for stored in self.store().list(&resource, None).items {
+                let object: Value = serde_json::from_slice(&stored.value).map_err(|source| OpenError::Stored {
+                    resource: resource.clone(),
+                    name: stored.key.name.to_string(),
+                    source,
+                })?;
+                self.aftermath().observe(&stored.key, &object, stored.revision, false);
+            }
+        }
+        Ok(())
+    }
+
+    /// Every place of the store that a served kind keeps its objects in, once each.
+    pub(crate) fn stored_resources(&self) -> Vec<String> {
+        let snapshot = self.registry().snapshot();
+        let mut resources: Vec<String> =
+            snapshot.kinds.all().iter().map(|kind| kind.storage_resource.clone()).filter(|name| !name.is_empty()).collect();
+        resources.sort();
+        resources.dedup();
+        resources
+    }
+
+    pub(super) async fn ensure_namespaces(&self) -> Result<(), OpenError> {
+        for name in NAMESPACES {
+            self.ensure("Namespace", "namespaces", "", name).await?;
+            self.ensure("ServiceAccount", "serviceaccounts", name, "default").await?;
+        }
+        Ok(())
+    }
+
+    /// Creates a core object that has nothing but its name, unless it is there.
+    pub(crate) async fn ensure(
+        &self,
+        kind: &'static str,
+        plural: &str,
+        namespace: &str,
+        name: &str,
+    ) -> Result<(), OpenError> {
+        let snapshot = self.registry().snapshot();
+        let Some(info) = snapshot.kinds.lookup("", "v1", plural) else { return Ok(()) };
+        if self.store().get(&crate::commit::key(&info.storage_resource, namespace, name)).is_some() {
+            return Ok(());
+        }
+        let request = WriteRequest {
+            kind: info,
+            snapshot,
+            namespace: namespace.to_owned(),
+            name: String::new(),
+            part: Part::Main,
+            intention: Intention::Create(json!({"apiVersion": "v1", "kind": kind, "metadata": {"name": name}})),
+            manager: "mainstay".to_owned(),
+            identity: Identity::component("kubeapi"),
+            dry_run: false,
+            field_validation: FieldValidation::Strict,
+            decoding_findings: Vec::new(),
+        };
+        match self.write(&request).await {
+            Ok(_) => Ok(()),
+            Err(error) if error.reason == Reason::AlreadyExists => Ok(()),
+            Err(source) => Err(OpenError::Bootstrap { kind, name: name.to_owned(), source }),
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! What a Namespace gets by itself, and its removal: its content, then itself. Requirements KA-010, KA-023.
+
+use std::sync::Arc;
+
+use mainstay_store::kube::Key;
+use serde_json::{Value, json};
+
+use crate::{
+    api::{Api, OpenError},
+    builtin::KindInfo,
+    commit,
+    object,
+    status::{ApiError, ApiResult, Reason},
+};
+
+/// The finalizer that holds a Namespace until it is empty.
+const KUBERNETES: &str = "kubernetes";
+
+impl Api {
+    /// Gives a Namespace its default account. Of a terminating one, deletes what is in it, and the Namespace once it is
+    /// empty. Objects that finalizers or grace periods hold bring this back when they go.
+    pub(super) async fn attend_namespace(&self, name: &str) -> ApiResult<()> {
+        let key = commit::key("/namespaces", "", name);
+        let Some(stored) = self.store().get(&key) else { return Ok(()) };
+        let namespace: Value = serde_json::from_slice(&stored.value).map_err(|error| {
+            ApiError::new(Reason::InternalError, format!("the stored namespace {name:?} cannot be read: {error}"))
+        })?;
+        if !object::is_being_deleted(&namespace) {
+            return match self.ensure("ServiceAccount", "serviceaccounts", name, "default").await {
+                Err(OpenError::Bootstrap { source, .. }) if source.reason == Reason::InternalError => Err(source),
+                // The Namespace went, or is going, meanwhile.
+                _ => Ok(()),
+            };
+        }
+        let finalizers = object::text_list(namespace.pointer("/spec/finalizers"));
+        if !finalizers.iter().any(|finalizer| finalizer == KUBERNETES) {
+            return Ok(());
+        }
+        for (kind, key) in self.content_of(name) {
+            self.delete_quietly(&kind, &key).await?;
+        }
+        let snapshot = self.registry().snapshot();
+        let Some(kind) = snapshot.kinds.lookup("", "v1", "namespaces") else { return Ok(()) };
+        // No creation is between its check of the namespace and its commit while this is held.
+        let gate = self.namespace_gate().write().await;
+        let remaining = self.content_of(name);
+        let now = object::format_time(self.clock().now());
+        if remaining.is_empty() {
+            self.change(&kind, "", name, object::uid(&namespace), Arc::new(finish)).await?;
+            return Ok(());
+        }
+        drop(gate);
+        let conditions = remaining_conditions(&remaining, &now);
+        self.change(
+            &kind,
+            "",
+            name,
+            object::uid(&namespace),
+            Arc::new(move |namespace: &mut Value| {
+                set_conditions(namespace, &conditions);
+                Ok(())
+            }),
+        )
+        .await?;
+        Ok(())
+    }
+
+    fn content_of(&self, namespace: &str) -> Vec<(Arc<KindInfo>, Key)> {
+        let snapshot = self.registry().snapshot();
+        let mut seen = std::collections::HashSet::new();
+        let mut content = Vec::new();
+        for kind in snapshot.kinds.all().iter().filter(|kind| kind.namespaced && !kind.storage_resource.is_empty()) {
+            if seen.insert(kind.storage_resource.clone()) {
+                let items = self.store().list(&kind.storage_resource, Some(namespace)).items;
+                content.extend(items.into_iter().map(|stored| (Arc::clone(kind), stored.key)));
+            }
+        }
+        content
+    }
+}
+
+fn finish(namespace: &mut Value) -> ApiResult<()> {
+    if let Some(spec) = namespace.get_mut("spec").and_then(Value::as_object_mut) {
+        let mut finalizers = object::text_list(spec.get("finalizers"));
+        finalizers.retain(|finalizer| finalizer != KUBERNETES);
+        if finalizers.is_empty() {
+            spec.remove("finalizers");
+        } else {
+            spec.insert("finalizers".to_owned(), json!(finalizers));
+        }
+    }
+    Ok(())
+}
+
+/// Says what is left, so that a Namespace that does not go away explains itself.
+fn remaining_conditions(remaining: &[(Arc<KindInfo>, Key)], now: &str) -> Value {
+    let mut counts = std::collections::BTreeMap::<String, usize>::new();
+    for (kind, _) in remaining {
+        let name = if kind.group.is_empty() { format!("{}.", kind.plural) } else { format!("{}.{}", kind.plural, kind.group) };
+        *counts.entry(name).or_default() += 1;
+    }
+    let texts: Vec<String> =
+        counts.iter().map(|(name, count)| format!("{name} has {count} resource instances")).collect();
+    json!({
+        "type": "NamespaceContentRemaining", "status": "True", "reason": "SomeResourcesRemain",
+        "message": format!("Some resources are remaining: {}", texts.join(", ")), "lastTransitionTime": now,
+    })
+}
+
+fn set_conditions(namespace: &mut Value, condition: &Value) {
+    let Some(fields) = namespace.as_object_mut() else { return };
+    let status = fields.entry("status").or_insert_with(|| json!({}));
+    let Some(status) = status.as_object_mut() else { return };
+    let conditions = status.entry("conditions").or_insert_with(|| json!([]));
+    let Some(conditions) = conditions.as_array_mut() else { return };
+    let of_type = |entry: &Value| entry.get("type") == condition.get("type");
+    match conditions.iter_mut().find(|entry| of_type(entry)) {
+        // Only a new message is a change; the time stays that of the transition.
+        Some(entry) => {
+            if let Some(entry) = entry.as_object_mut() {
+                entry.insert("message".to_owned(), condition.get("message").cloned().unwrap_or_default());
+            }
+        }
+        None => conditions.push(condition.clone()),
+    }
+}

@@ -1,0 +1,176 @@
+//! The life of a CustomResourceDefinition: its conditions, and its removal with everything of its kind.
+//! Requirement KA-012.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use crate::{
+    api::Api,
+    builtin::KindInfo,
+    commit,
+    crd, object,
+    status::{ApiError, ApiResult, Reason},
+};
+
+/// Where definitions are stored.
+pub(crate) const DEFINITIONS: &str = "apiextensions.k8s.io/customresourcedefinitions";
+/// Keeps a definition until its objects are gone.
+const CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";
+
+/// Whether `kind` is that of definitions.
+pub(crate) fn is_definition(kind: &KindInfo) -> bool {
+    kind.storage_resource == DEFINITIONS
+}
+
+/// Completes a definition that is about to be stored: the finalizer and the status.
+///
+/// The reference sets the conditions by a controller a moment later; here they are part of the same write, and the kind
+/// is served when the write is answered.
+pub(crate) fn prepare(api: &Api, prior: Option<&Value>, definition: &mut Value) {
+    if prior.is_none() {
+        let mut finalizers = object::finalizers(definition);
+        if !finalizers.iter().any(|finalizer| finalizer == CLEANUP) {
+            finalizers.push(CLEANUP.to_owned());
+            object::set_finalizers(definition, &finalizers);
+        }
+    }
+    let snapshot = api.registry().snapshot();
+    let others: Vec<Value> = api
+        .store()
+        .list(DEFINITIONS, None)
+        .items
+        .iter()
+        .filter_map(|stored| serde_json::from_slice(&stored.value).ok())
+        .collect();
+    let names = crd::accept_names(definition, &others, &snapshot.kinds);
+    let now = object::format_time(api.clock().now());
+    let Some(fields) = definition.as_object_mut() else { return };
+    let status = fields.entry("status").or_insert_with(|| json!({}));
+    let Some(status) = status.as_object_mut() else { return };
+    status.insert("acceptedNames".to_owned(), names.accepted);
+    status.insert("storedVersions".to_owned(), json!(names.stored_versions));
+    let conditions = status.entry("conditions").or_insert_with(|| json!([]));
+    for condition in [names.names_accepted, names.established] {
+        set_condition(conditions, condition, &now);
+    }
+}
+
+/// Replaces the condition of the same type, or adds it. The transition time changes with the status only.
+fn set_condition(conditions: &mut Value, mut condition: Value, now: &str) {
+    if !conditions.is_array() {
+        *conditions = json!([]);
+    }
+    let Some(conditions) = conditions.as_array_mut() else { return };
+    let before = conditions.iter_mut().find(|before| before.get("type") == condition.get("type"));
+    let time = before
+        .as_ref()
+        .filter(|before| before.get("status") == condition.get("status"))
+        .and_then(|before| before.get("lastTransitionTime").cloned())
+        .unwrap_or_else(|| json!(now));
+    if let Some(fields) = condition.as_object_mut() {
+        fields.insert("lastTransitionTime".to_owned(), time);
+    }
+    match before {
+        Some(before) => *before = condition,
+        None => conditions.push(condition),
+    }
+}
+
+impl Api {
+    /// Serves what the stored definitions say now. The caller holds the definition gate.
+    fn refresh_kinds(&self) -> ApiResult<()> {
+        let mut definitions = Vec::new();
+        for stored in self.store().list(DEFINITIONS, None).items {
+            let definition: Value = serde_json::from_slice(&stored.value).map_err(|error| {
+                ApiError::new(
+                    Reason::InternalError,
+                    format!("the stored definition {:?} cannot be read: {error}", stored.key.name),
+                )
+            })?;
+            definitions.push((definition, stored.revision));
+        }
+        self.registry().replace(&definitions);
+        Ok(())
+    }
+
+    /// Runs `write`, which changes a definition, and serves the result before it is answered.
+    pub(crate) async fn with_definitions<T>(&self, write: impl Future<Output = ApiResult<T>>) -> ApiResult<T> {
+        let _gate = self.definition_gate().lock().await;
+        let written = write.await?;
+        self.refresh_kinds()?;
+        Ok(written)
+    }
+
+    /// Goes on with the removal of a definition; `false` when something still holds one of its objects.
+    pub(crate) async fn remove_definition(&self, name: &str) -> ApiResult<bool> {
+        let Some(stored) = self.store().get(&commit::key(DEFINITIONS, "", name)) else { return Ok(true) };
+        let definition: Value = serde_json::from_slice(&stored.value).map_err(|error| {
+            ApiError::new(Reason::InternalError, format!("the stored definition {name:?} cannot be read: {error}"))
+        })?;
+        let finalizers = object::finalizers(&definition);
+        if !object::is_being_deleted(&definition) || !finalizers.iter().any(|finalizer| finalizer == CLEANUP) {
+            return Ok(true);
+        }
+        let text = |pointer: &str| definition.pointer(pointer).and_then(Value::as_str).unwrap_or("");
+        let resource = format!("{}/{}", text("/spec/group"), text("/spec/names/plural"));
+        let snapshot = self.registry().snapshot();
+        if let Some(kind) = snapshot.kinds.all().iter().find(|kind| kind.custom && kind.storage_resource == resource) {
+            for stored in self.store().list(&resource, None).items {
+                self.delete_quietly(kind, &stored.key).await?;
+            }
+        }
+        if !self.store().list(&resource, None).items.is_empty() {
+            return Ok(false);
+        }
+        let Some(kind) = snapshot.kinds.lookup("apiextensions.k8s.io", "v1", "customresourcedefinitions") else {
+            return Ok(true);
+        };
+        let uid = object::uid(&definition).to_owned();
+        self.with_definitions(Box::pin(self.change(
+            &kind,
+            "",
+            name,
+            &uid,
+            Arc::new(|definition: &mut Value| {
+                let mut finalizers = object::finalizers(definition);
+                finalizers.retain(|finalizer| finalizer != CLEANUP);
+                object::set_finalizers(definition, &finalizers);
+                Ok(())
+            }),
+        )))
+        .await?;
+        Ok(true)
+    }
+
+    /// Objects of a kind whose definition is going cannot be created any more.
+    pub(crate) fn check_definition_stays(&self, kind: &KindInfo) -> ApiResult<()> {
+        let name = format!("{}.{}", kind.plural, kind.group);
+        let Some(stored) = self.store().get(&commit::key(DEFINITIONS, "", &name)) else { return Ok(()) };
+        let dying = serde_json::from_slice::<Value>(&stored.value)
+            .is_ok_and(|definition| object::is_being_deleted(&definition));
+        if !dying {
+            return Ok(());
+        }
+        let mut error = ApiError::new(
+            Reason::MethodNotAllowed,
+            "create not allowed while custom resource definition is terminating",
+        );
+        error.group.clone_from(&kind.group);
+        error.kind.clone_from(&kind.plural);
+        Err(error)
+    }
+}
+
+/// Marks a definition whose deletion begins.
+pub(crate) fn mark_terminating(definition: &mut Value, now: &str) {
+    let condition = json!({
+        "type": "Terminating", "status": "True", "reason": "InstanceDeletionPending",
+        "message": "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon",
+    });
+    let Some(fields) = definition.as_object_mut() else { return };
+    let status = fields.entry("status").or_insert_with(|| json!({}));
+    if let Some(status) = status.as_object_mut() {
+        set_condition(status.entry("conditions").or_insert_with(|| json!([])), condition, now);
+    }
+}

@@ -1,0 +1,151 @@
+//! `DeleteOptions`, from the body or the query.
+
+use serde_json::Value;
+
+use crate::{
+    builtin::KindInfo,
+    object::{self, FOREGROUND, ORPHAN},
+    request::{DryRun, QueryOptions},
+    status::{ApiError, ApiResult, Reason},
+};
+
+/// What becomes of the dependents.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Propagation {
+    /// They are deleted after the owner.
+    Background,
+    /// They are deleted before the owner.
+    Foreground,
+    /// They stay.
+    Orphan,
+}
+
+/// How an object is to be deleted.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct DeleteOptions {
+    pub(crate) uid: Option<String>,
+    pub(crate) resource_version: Option<String>,
+    pub(crate) grace_period_seconds: Option<i64>,
+    pub(crate) propagation: Option<Propagation>,
+    pub(crate) orphan_dependents: Option<bool>,
+    pub(crate) dry_run: bool,
+}
+
+impl DeleteOptions {
+    /// The plainest deletion, for the server's own purposes.
+    pub(crate) fn background() -> Self {
+        Self { propagation: Some(Propagation::Background), ..Self::default() }
+    }
+
+    /// Reads the options of the query and of `body`, which wins.
+    ///
+    /// # Errors
+    /// 400 or 422 for values that are none.
+    pub(crate) fn parse(query: &QueryOptions, body: Option<&Value>) -> ApiResult<Self> {
+        let mut options = Self {
+            grace_period_seconds: query.grace_period_seconds,
+            propagation: query.propagation_policy.as_deref().map(propagation).transpose()?,
+            orphan_dependents: query.orphan_dependents,
+            dry_run: query.dry_run == DryRun::All,
+            ..Self::default()
+        };
+        let Some(body) = body.filter(|body| !body.is_null()) else { return options.checked() };
+        let fields = body
+            .as_object()
+            .ok_or_else(|| ApiError::new(Reason::BadRequest, "the body of a deletion must be a DeleteOptions object"))?;
+        if let Some(kind) = fields.get("kind").and_then(Value::as_str)
+            && kind != "DeleteOptions"
+        {
+            return Err(ApiError::new(
+                Reason::BadRequest,
+                format!("expected a DeleteOptions object in the body of a deletion, got {kind}"),
+            ));
+        }
+        if let Some(seconds) = fields.get("gracePeriodSeconds").and_then(Value::as_i64) {
+            options.grace_period_seconds = Some(seconds);
+        }
+        if let Some(policy) = fields.get("propagationPolicy").and_then(Value::as_str) {
+            options.propagation = Some(propagation(policy)?);
+        }
+        if let Some(orphan) = fields.get("orphanDependents").and_then(Value::as_bool) {
+            options.orphan_dependents = Some(orphan);
+        }
+        let dry_run = object::text_list(fields.get("dryRun"));
+        options.dry_run |= dry_run.iter().any(|value| value == "All");
+        let precondition = |field: &str| {
+            body.pointer(&format!("/preconditions/{field}")).and_then(Value::as_str).map(str::to_owned)
+        };
+        options.uid = precondition("uid");
+        options.resource_version = precondition("resourceVersion");
+        options.checked()
+    }
+
+    fn checked(self) -> ApiResult<Self> {
+        if self.propagation.is_some() && self.orphan_dependents.is_some() {
+            return Err(ApiError::new(
+                Reason::Invalid,
+                "DeleteOptions.meta.k8s.io \"\" is invalid: propagationPolicy: Invalid value: orphanDependents and \
+                 deletionPropagation cannot be both set",
+            ));
+        }
+        Ok(self)
+    }
+
+    /// Refuses a deletion whose preconditions do not hold. Requirement KA-022.
+    pub(super) fn check_preconditions(&self, kind: &KindInfo, name: &str, object: &Value) -> ApiResult<()> {
+        let conflict = |what: &str, wanted: &str, found: &str| {
+            Err(ApiError::conflict(
+                &kind.group,
+                &kind.plural,
+                name,
+                &format!("Precondition failed: {what} in precondition: {wanted}, {what} in object meta: {found}"),
+            ))
+        };
+        match &self.uid {
+            Some(uid) if uid != object::uid(object) => return conflict("UID", uid, object::uid(object)),
+            _ => {}
+        }
+        match &self.resource_version {
+            Some(version) if version != object::resource_version(object) => {
+                conflict("ResourceVersion", version, object::resource_version(object))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The finalizers that the object has while it waits: its own, less or more those of the garbage collector.
+    pub(super) fn finalizers(&self, kind: &KindInfo, object: &Value) -> Vec<String> {
+        let mut finalizers = object::finalizers(object);
+        let chosen = self.propagation.or(match self.orphan_dependents {
+            Some(true) => Some(Propagation::Orphan),
+            Some(false) => Some(Propagation::Background),
+            None => None,
+        });
+        let wanted = match chosen {
+            Some(Propagation::Orphan) => Some(ORPHAN),
+            Some(Propagation::Foreground) => Some(FOREGROUND),
+            Some(Propagation::Background) => None,
+            // Without a choice the finalizers that are there stay. Jobs orphan by default on the reference.
+            None if kind.storage_resource == "batch/jobs" => Some(ORPHAN),
+            None => return finalizers,
+        };
+        finalizers.retain(|finalizer| finalizer != ORPHAN && finalizer != FOREGROUND);
+        finalizers.extend(wanted.map(str::to_owned));
+        finalizers
+    }
+}
+
+fn propagation(text: &str) -> ApiResult<Propagation> {
+    match text {
+        "Background" => Ok(Propagation::Background),
+        "Foreground" => Ok(Propagation::Foreground),
+        "Orphan" => Ok(Propagation::Orphan),
+        _ => Err(ApiError::new(
+            Reason::Invalid,
+            format!(
+                "DeleteOptions.meta.k8s.io \"\" is invalid: propagationPolicy: Unsupported value: {text:?}: supported \
+                 values: \"Foreground\", \"Background\", \"Orphan\", \"nil\""
+            ),
+        )),
+    }
+}

@@ -1,0 +1,223 @@
+//! From a resource path to the verb that answers. Requirement KA-020.
+
+use std::sync::Arc;
+
+use axum::extract::Request;
+
+use super::options;
+use crate::{
+    answer::Answer,
+    api::Api,
+    builtin::KindInfo,
+    commit,
+    delete::{self, DeleteOptions},
+    identity::Identity,
+    negotiation::{Form, accepted_form, body_format},
+    present::View,
+    read::{ListQuery, Selection},
+    registry::Snapshot,
+    request::{QueryOptions, ResourcePath, Verb},
+    status::{ApiError, ApiResult, Reason},
+    watch::WatchQuery,
+};
+
+/// A request for a resource that is served.
+pub(super) struct Call {
+    pub(super) kind: Arc<KindInfo>,
+    pub(super) snapshot: Arc<Snapshot>,
+    pub(super) path: ResourcePath,
+    pub(super) verb: Verb,
+    pub(super) options: QueryOptions,
+    pub(super) identity: Identity,
+}
+
+impl Call {
+    /// The namespace of an object; empty for cluster-scoped kinds.
+    pub(super) fn namespace(&self) -> &str {
+        self.path.namespace.as_deref().unwrap_or("")
+    }
+
+    /// The name in the path; empty for a collection.
+    pub(super) fn name(&self) -> &str {
+        self.path.name.as_deref().unwrap_or("")
+    }
+
+    pub(super) fn view(&self) -> View {
+        View::new(&self.kind, &self.snapshot)
+    }
+
+    pub(super) fn key(&self) -> mainstay_store::kube::Key {
+        commit::key(&self.kind.storage_resource, self.namespace(), self.name())
+    }
+}
+
+/// 404 for a resource that no served version has.
+pub(super) fn no_such_resource() -> Box<ApiError> {
+    ApiError::new(Reason::NotFound, "the server could not find the requested resource")
+}
+
+/// 405.
+pub(super) fn not_allowed() -> Box<ApiError> {
+    ApiError::new(Reason::MethodNotAllowed, "the server does not allow this method on the requested resource")
+}
+
+impl Api {
+    /// Answers a request for a resource; with the verb and resource it is counted as.
+    pub(super) async fn resource(
+        &self,
+        path: ResourcePath,
+        identity: Identity,
+        request: Request,
+    ) -> (&'static str, String, ApiResult<Answer>) {
+        let snapshot = self.registry().snapshot();
+        let Some(kind) = snapshot.kinds.lookup(&path.group, &path.version, &path.resource) else {
+            let served = snapshot.kinds.all().iter().any(|kind| kind.group == path.group && kind.version == path.version);
+            let answer = if served { Err(no_such_resource()) } else { Ok(Answer::page_not_found()) };
+            return ("", String::new(), answer);
+        };
+        let resource = kind.plural.clone();
+        let options = match options(&request) {
+            Ok(options) => options,
+            Err(error) => return ("", resource, Err(error)),
+        };
+        let Some(verb) = Verb::of(request.method(), &path, options.watch) else {
+            return ("", resource, Err(not_allowed()));
+        };
+        let call = Call { kind, snapshot, path, verb, options, identity };
+        let answer = match check_scope(&call) {
+            Ok(()) => self.bounded(call, request).await,
+            Err(error) => Err(error),
+        };
+        (verb.as_str(), resource, answer)
+    }
+
+    /// Keeps the number and the length of requests in bounds. Watches and logs are bounded where they are opened.
+    async fn bounded(&self, call: Call, request: Request) -> ApiResult<Answer> {
+        let limits = self.limits();
+        let permit = match tokio::time::timeout(limits.queue, self.requests().acquire()).await {
+            Ok(Ok(permit)) => permit,
+            Ok(Err(_)) | Err(_) => {
+                let mut error =
+                    ApiError::new(Reason::TooManyRequests, "too many requests, please try again later");
+                error.retry_after_seconds = Some(1);
+                return Err(error);
+            }
+        };
+        let answer = match tokio::time::timeout(limits.request, self.perform(&call, request)).await {
+            Ok(answer) => answer,
+            Err(_elapsed) => Err(ApiError::new(
+                Reason::Timeout,
+                format!("request did not complete within the allotted timeout of {} s", limits.request.as_secs()),
+            )),
+        };
+        drop(permit);
+        answer.map(|mut answer| {
+            answer.warnings.extend(call.kind.deprecation_warning.clone());
+            answer
+        })
+    }
+
+    async fn perform(&self, call: &Call, request: Request) -> ApiResult<Answer> {
+        if !call.path.subresource.is_empty() {
+            return self.subresource(call, request).await;
+        }
+        if !call.kind.verbs.iter().any(|verb| verb == call.verb.as_str()) {
+            return Err(not_allowed());
+        }
+        let headers = request.headers();
+        match call.verb {
+            Verb::Get => {
+                let form = accepted_form(headers, &[Form::Plain, Form::Table, Form::Metadata])?;
+                self.get(&call.view(), &call.key(), form, &call.options)
+            }
+            Verb::List => {
+                let form = accepted_form(headers, &[Form::Plain, Form::Table, Form::MetadataList])?;
+                let view = call.view();
+                let selection = Selection::parse(&call.kind, &call.options)?;
+                let query = ListQuery {
+                    view: &view,
+                    namespace: call.path.namespace.as_deref(),
+                    selection: &selection,
+                    options: &call.options,
+                    form,
+                };
+                self.list(&query).await
+            }
+            Verb::Watch => {
+                let form = accepted_form(headers, &[Form::Plain, Form::Table, Form::Metadata])?;
+                self.watch(WatchQuery {
+                    view: call.view(),
+                    namespace: call.path.namespace.clone(),
+                    selection: Selection::parse(&call.kind, &call.options)?,
+                    options: call.options.clone(),
+                    form,
+                    served: call.snapshot.served(&call.kind),
+                })
+            }
+            Verb::Create | Verb::Update | Verb::Patch => self.write_object(call, request).await,
+            Verb::Delete => self.delete_named(call, request).await,
+            Verb::DeleteCollection => self.delete_collection(call, request).await,
+        }
+    }
+
+    async fn delete_named(&self, call: &Call, request: Request) -> ApiResult<Answer> {
+        let options = self.delete_options(call, request).await?;
+        let deleted = self.delete(&call.view(), &call.key(), &options).await?;
+        let (status, document) = delete::answer(&call.kind, deleted, &options);
+        Ok(Answer::json(status, &document))
+    }
+
+    /// Deletes what a list would show, and answers with that list.
+    async fn delete_collection(&self, call: &Call, request: Request) -> ApiResult<Answer> {
+        let options = self.delete_options(call, request).await?;
+        let view = call.view();
+        let selection = Selection::parse(&call.kind, &call.options)?;
+        let query = ListQuery {
+            view: &view,
+            namespace: call.path.namespace.as_deref(),
+            selection: &selection,
+            options: &call.options,
+            form: Form::Plain,
+        };
+        let (revision, items) = self.selected(&query).await?;
+        let mut objects = Vec::with_capacity(items.len());
+        for stored in &items {
+            match self.delete(&view, &stored.key, &options).await {
+                Ok(deleted) => objects.push(deleted.object),
+                Err(error) if error.reason == Reason::NotFound => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(Answer::ok(&serde_json::json!({
+            "kind": call.kind.list_kind, "apiVersion": view.api_version(),
+            "metadata": {"resourceVersion": revision.to_string()}, "items": objects,
+        })))
+    }
+
+    async fn delete_options(&self, call: &Call, request: Request) -> ApiResult<DeleteOptions> {
+        let format = body_format(request.headers())?;
+        let body = super::read_body(self, request).await?;
+        let body = match body.is_empty() {
+            true => None,
+            false => Some(super::writes::decode(&body, format)?.value),
+        };
+        DeleteOptions::parse(&call.options, body.as_ref())
+    }
+}
+
+/// A namespaced object is found only below a namespace, a cluster-scoped one only outside.
+fn check_scope(call: &Call) -> ApiResult<()> {
+    let below_namespace = call.path.namespace.is_some();
+    if !call.kind.namespaced && below_namespace {
+        return Err(no_such_resource());
+    }
+    if call.kind.namespaced && !below_namespace {
+        if call.path.name.is_some() {
+            return Err(no_such_resource());
+        }
+        if !matches!(call.verb, Verb::List | Verb::Watch) {
+            return Err(not_allowed());
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,128 @@
+//! Documents about the API: versions, discovery, OpenAPI, health and figures. Requirements KA-003, KA-004, KA-005.
+
+use axum::extract::Request;
+use http::{HeaderValue, StatusCode, header};
+use serde_json::{Value, json};
+
+use crate::{
+    answer::Answer,
+    api::Api,
+    discovery,
+    negotiation::{Form, accepted_form},
+    openapi,
+    request::{Document, QueryOptions},
+    status::{ApiError, ApiResult, Reason},
+};
+
+/// The Kubernetes minor whose behaviour is followed.
+const MINOR: &str = "37";
+/// The checks that `?verbose` lists.
+const CHECKS: [&str; 3] = ["ping", "log", "etcd"];
+
+/// What may be read without a credential. Requirement KA-042.
+pub(super) fn is_public(document: &Document) -> bool {
+    matches!(document, Document::Health { .. } | Document::Version)
+}
+
+impl Api {
+    pub(super) fn document(&self, document: &Document, request: &Request) -> ApiResult<Answer> {
+        if !matches!(request.method().as_str(), "GET" | "HEAD") {
+            return Err(super::dispatch::not_allowed());
+        }
+        let headers = request.headers();
+        let kinds = self.registry().snapshot().kinds.clone();
+        let discovery_form = || accepted_form(headers, &[Form::Plain, Form::Discovery]);
+        match document {
+            Document::Root => Ok(Answer::ok(&json!({"paths": paths(&kinds)}))),
+            Document::CoreVersions => match discovery_form()? {
+                Form::Discovery => Ok(aggregated(&discovery::aggregated_core(&kinds))),
+                _ => Ok(Answer::ok(&discovery::core_versions())),
+            },
+            Document::Groups => match discovery_form()? {
+                Form::Discovery => Ok(aggregated(&discovery::aggregated_groups(&kinds))),
+                _ => Ok(Answer::ok(&discovery::groups(&kinds))),
+            },
+            Document::Group(group) => found(discovery::group(&kinds, group)),
+            Document::Resources { group, version } => found(discovery::resources(&kinds, group, version)),
+            Document::OpenApiTwo => self.openapi_two(&kinds, request),
+            Document::OpenApiThreeIndex => Ok(Answer::ok(&openapi::index(&kinds))),
+            Document::OpenApiThree(path) => found(openapi::document(&kinds, path)),
+            Document::Version => Ok(Answer::ok(&version())),
+            Document::Health { endpoint, check } => Ok(health(request, endpoint, check.as_deref())),
+            Document::Metrics => {
+                let mut answer = Answer::text(StatusCode::OK, self.metrics().encode());
+                answer.content_type =
+                    HeaderValue::from_static("application/openmetrics-text; version=1.0.0; charset=utf-8");
+                Ok(answer)
+            }
+        }
+    }
+
+    fn openapi_two(&self, kinds: &crate::builtin::Kinds, request: &Request) -> ApiResult<Answer> {
+        let accept = request.headers().get(header::ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or("");
+        let accepts_json = accept.is_empty() || accept.contains("json") || accept.contains("*/*");
+        if !accepts_json {
+            return Err(ApiError::new(
+                Reason::NotAcceptable,
+                "only the following media types are accepted: application/json",
+            ));
+        }
+        Ok(Answer::ok(&openapi::v2(kinds)))
+    }
+}
+
+fn aggregated(document: &Value) -> Answer {
+    let mut answer = Answer::ok(document);
+    answer.content_type =
+        HeaderValue::from_static("application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList");
+    answer
+}
+
+fn found(document: Option<Value>) -> ApiResult<Answer> {
+    Ok(document.map_or_else(Answer::page_not_found, |document| Answer::ok(&document)))
+}
+
+/// A `version.Info` that clients take for a server of the minor whose behaviour is followed.
+fn version() -> Value {
+    json!({
+        "major": "1", "minor": MINOR, "gitVersion": format!("v1.{MINOR}.2+mainstay"),
+        "gitCommit": "", "gitTreeState": "clean", "buildDate": "1970-01-01T00:00:00Z",
+        "goVersion": "", "compiler": "rustc",
+        "platform": format!("{}/{}", std::env::consts::OS, std::env::consts::ARCH),
+        "emulationMajor": "1", "emulationMinor": MINOR, "minCompatibilityMajor": "1", "minCompatibilityMinor": "36",
+    })
+}
+
+fn health(request: &Request, endpoint: &str, check: Option<&str>) -> Answer {
+    if let Some(check) = check {
+        return if CHECKS.contains(&check) {
+            Answer::text(StatusCode::OK, "ok")
+        } else {
+            Answer::page_not_found()
+        };
+    }
+    let verbose = QueryOptions::parse(request.uri()).is_ok_and(|options| options.verbose);
+    if !verbose {
+        return Answer::text(StatusCode::OK, "ok");
+    }
+    let lines: Vec<String> = CHECKS.iter().map(|check| format!("[+]{check} ok\n")).collect();
+    Answer::text(StatusCode::OK, format!("{}{endpoint} check passed\n", lines.concat()))
+}
+
+fn paths(kinds: &crate::builtin::Kinds) -> Vec<String> {
+    let mut paths: Vec<String> = vec!["/api".to_owned(), "/apis".to_owned()];
+    for kind in kinds.all() {
+        if kind.group.is_empty() {
+            paths.push(format!("/api/{}", kind.version));
+        } else {
+            paths.push(format!("/apis/{}", kind.group));
+            paths.push(format!("/apis/{}/{}", kind.group, kind.version));
+        }
+    }
+    for path in ["/healthz", "/livez", "/metrics", "/openapi/v2", "/openapi/v3", "/readyz", "/version"] {
+        paths.push(path.to_owned());
+    }
+    paths.sort();
+    paths.dedup();
+    paths
+}

@@ -1,0 +1,41 @@
+//! Subresources: `status`, `scale`, `finalize`, and of Pods `log`, `binding` and `eviction`.
+//! Requirements KA-010, KA-012, KA-021.
+
+mod pod;
+mod scale;
+
+use axum::extract::Request;
+
+use super::dispatch::{Call, no_such_resource, not_allowed};
+use crate::{
+    answer::Answer,
+    api::Api,
+    negotiation::{Form, accepted_form},
+    request::Verb,
+    status::ApiResult,
+};
+
+impl Api {
+    pub(super) async fn subresource(&self, call: &Call, request: Request) -> ApiResult<Answer> {
+        match (call.kind.storage_resource.as_str(), call.path.subresource.as_str()) {
+            (_, "status") if call.kind.status => match call.verb {
+                Verb::Get => {
+                    let form = accepted_form(request.headers(), &[Form::Plain, Form::Table, Form::Metadata])?;
+                    self.get(&call.view(), &call.key(), form, &call.options)
+                }
+                Verb::Update | Verb::Patch => self.write_object(call, request).await,
+                _ => Err(not_allowed()),
+            },
+            (_, "scale") if call.kind.scale.is_some() => self.scale(call, request).await,
+            ("/namespaces", "finalize") => match call.verb {
+                Verb::Update => self.write_object(call, request).await,
+                _ => Err(not_allowed()),
+            },
+            ("/pods", "log") if call.verb == Verb::Get => self.pod_log(call).await,
+            ("/pods", "binding") if call.verb == Verb::Create => self.pod_binding(call, request).await,
+            ("/pods", "eviction") if call.verb == Verb::Create => self.pod_eviction(call, request).await,
+            ("/pods", "log" | "binding" | "eviction") => Err(not_allowed()),
+            _ => Err(no_such_resource()),
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! Events as lines of a watch. Requirement KA-026.
+
+use bytes::Bytes;
+use mainstay_store::kube::{Event, EventKind, Stored};
+use serde_json::{Map, Value, json};
+
+use crate::{
+    api::Api,
+    negotiation::Form,
+    object,
+    present::View,
+    read::{Selection, Shape},
+    request::QueryOptions,
+    status::{ApiError, ApiResult},
+};
+
+/// Turns events of the store into those of one client.
+pub(super) struct Encoder {
+    api: Api,
+    view: View,
+    selection: Selection,
+    form: Form,
+    include_object: String,
+}
+
+impl Encoder {
+    pub(super) fn new(api: Api, view: View, selection: Selection, form: Form, options: &QueryOptions) -> Self {
+        Self { api, view, selection, form, include_object: options.include_object.clone() }
+    }
+
+    /// The line of an object that was there when the watch began; `None` when it is not selected.
+    pub(super) fn added(&self, stored: &Stored) -> Option<Bytes> {
+        self.line_or_error(self.change("ADDED", &stored.value, stored.revision, None))
+    }
+
+    /// The line of an event; `None` when the client does not see the object before or after it.
+    pub(super) fn event(&self, event: &Event) -> Option<Bytes> {
+        self.line_or_error(match event.kind {
+            EventKind::Added => self.change("ADDED", &event.value, event.revision, None),
+            EventKind::Modified => self.change("MODIFIED", &event.value, event.revision, event.previous.as_ref()),
+            EventKind::Deleted => self.change("DELETED", &event.value, event.revision, event.previous.as_ref()),
+        })
+    }
+
+    /// An object that cannot be shown is an ERROR event, not a silent gap.
+    fn line_or_error(&self, line: ApiResult<Option<Bytes>>) -> Option<Bytes> {
+        match line {
+            Ok(line) => line,
+            Err(error) => Some(self.error(&error)),
+        }
+    }
+
+    fn change(
+        &self,
+        kind: &'static str,
+        value: &Bytes,
+        revision: u64,
+        previous: Option<&Bytes>,
+    ) -> ApiResult<Option<Bytes>> {
+        if self.selection.is_everything() && self.form == Form::Plain {
+            return Ok(Some(raw_line(kind, &self.view.bytes(value, revision)?)));
+        }
+        let now = self.view.value(value, revision)?;
+        if self.selection.is_everything() {
+            return Ok(Some(self.line(kind, &now)));
+        }
+        let selected = self.selection.matches(&now);
+        if kind == "ADDED" {
+            return Ok(selected.then(|| self.line("ADDED", &now)));
+        }
+        let before = previous.map(|bytes| self.view.value(bytes, revision)).transpose()?;
+        let was_selected = before.as_ref().is_some_and(|before| self.selection.matches(before));
+        if kind == "DELETED" {
+            return Ok((was_selected || selected).then(|| self.line("DELETED", &now)));
+        }
+        Ok(match (was_selected, selected, before) {
+            (true, true, _) => Some(self.line("MODIFIED", &now)),
+            (false, true, _) => Some(self.line("ADDED", &now)),
+            // It leaves the selection: its old state, with the version at which it left.
+            (true, false, Some(mut before)) => {
+                object::set_meta(&mut before, "resourceVersion", Some(json!(revision.to_string())));
+                Some(self.line("DELETED", &before))
+            }
+            _ => None,
+        })
+    }
+
+    fn line(&self, kind: &str, object: &Value) -> Bytes {
+        if self.form == Form::Plain {
+            return raw_line(kind, object.to_string().as_bytes());
+        }
+        let shape = Shape::new(&self.api, &self.view, self.form, &self.include_object);
+        raw_line(kind, shape.object(object).to_string().as_bytes())
+    }
+
+    /// A bookmark: nothing but the version, and for the first one the mark that the current state is complete.
+    pub(super) fn bookmark(&self, revision: u64, initial_events_end: bool) -> Bytes {
+        let mut metadata = Map::new();
+        metadata.insert("resourceVersion".to_owned(), json!(revision.to_string()));
+        if initial_events_end {
+            metadata.insert("annotations".to_owned(), json!({"k8s.io/initial-events-end": "true"}));
+        }
+        let object = match self.form {
+            Form::Table => {
+                let shape = Shape::new(&self.api, &self.view, self.form, &self.include_object);
+                shape.list(&[], Value::Object(metadata))
+            }
+            Form::Metadata | Form::MetadataList => json!({
+                "kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": metadata,
+            }),
+            Form::Plain | Form::Discovery => json!({
+                "kind": self.view.kind.kind, "apiVersion": self.view.api_version(), "metadata": metadata,
+            }),
+        };
+        raw_line("BOOKMARK", object.to_string().as_bytes())
+    }
+
+    /// The ERROR event that ends a watch.
+    pub(super) fn error(&self, error: &ApiError) -> Bytes {
+        raw_line("ERROR", error.to_status().to_string().as_bytes())
+    }
+}
+
+fn raw_line(kind: &str, object: &[u8]) -> Bytes {
+    let mut line = Vec::with_capacity(object.len() + 32);
+    line.extend_from_slice(b"{\"type\":\"");
+    line.extend_from_slice(kind.as_bytes());
+    line.extend_from_slice(b"\",\"object\":");
+    line.extend_from_slice(object);
+    line.extend_from_slice(b"}\n");
+    Bytes::from(line)
+}

@@ -1,0 +1,241 @@
+//! From the client's intention to a candidate object.
+
+use std::sync::Arc;
+
+use serde_json::{Map, Value, json};
+
+use super::{Intention, Part, WriteRequest};
+use crate::{
+    api::Api,
+    apply::{self, ApplyOptions},
+    builtin::KindInfo,
+    field::{FieldError, FieldPath},
+    object, patch,
+    present::api_version,
+    request::FieldValidation,
+    schema,
+    status::{ApiError, ApiResult, Reason},
+};
+
+/// The whole object as the client wants it, nothing of it trusted yet.
+pub(super) fn propose(api: &Api, request: &WriteRequest, name: &str, prior: Option<&Value>) -> ApiResult<Value> {
+    let missing = || ApiError::not_found(&request.kind.group, &request.kind.plural, name);
+    let patched = |patch: &dyn Fn(&mut Value) -> ApiResult<()>| {
+        let mut object = prior.cloned().ok_or_else(missing)?;
+        patch(&mut object)?;
+        Ok(object)
+    };
+    match &request.intention {
+        Intention::Create(object) | Intention::Replace(object) => Ok(object.clone()),
+        Intention::JsonPatch(patch) => patched(&|object| patch::json_patch(object, patch)),
+        Intention::MergePatch(patch) => patched(&|object| patch::merge_patch(object, patch)),
+        Intention::StrategicPatch(patch) => {
+            patched(&|object| patch::strategic_merge(&request.kind.node, object, patch))
+        }
+        Intention::Change(change) => patched(&|object| change(object)),
+        Intention::Apply { configuration, force } => {
+            let options = apply_options(api, request, *force);
+            let mut configuration = configuration.clone();
+            check_identity(request, &mut configuration, name)?;
+            let mut proposed = apply::apply(&request.kind.node, prior, &configuration, &options)?;
+            // The configuration's version and uid are preconditions; what the merge took from the stored object is none.
+            for field in ["resourceVersion", "uid"] {
+                let stated = object::meta_text(&configuration, field);
+                object::set_meta(&mut proposed, field, (!stated.is_empty()).then(|| json!(stated)));
+            }
+            Ok(proposed)
+        }
+    }
+}
+
+/// How a write is recorded in `managedFields`.
+pub(super) fn apply_options(api: &Api, request: &WriteRequest, force: bool) -> ApplyOptions {
+    ApplyOptions {
+        manager: request.manager.clone(),
+        force,
+        api_version: api_version(&request.kind.group, &request.kind.version),
+        subresource: request.part.subresource().to_owned(),
+        now: api.clock().now(),
+        reset_fields: apply::reset_fields(
+            &request.kind.kind,
+            request.kind.custom,
+            request.kind.status,
+            request.part.subresource(),
+        ),
+    }
+}
+
+/// The body must be the object that the URL names. A namespace that the body leaves out is taken from the URL.
+pub(super) fn check_identity(request: &WriteRequest, proposed: &mut Value, name: &str) -> ApiResult<()> {
+    let kind = &request.kind;
+    let expected = api_version(&kind.group, &kind.version);
+    let refuse = |text: String| Err(ApiError::new(Reason::BadRequest, text));
+    let Some(fields) = proposed.as_object_mut() else {
+        return refuse(format!("the body of the request is no {} object", kind.kind));
+    };
+    let text = |fields: &Map<String, Value>, field: &str| {
+        fields.get(field).and_then(Value::as_str).unwrap_or("").to_owned()
+    };
+    let (body_version, body_kind) = (text(fields, "apiVersion"), text(fields, "kind"));
+    if body_kind.is_empty() && kind.custom {
+        return refuse("Object 'Kind' is missing in the body of the request".to_owned());
+    }
+    if (!body_kind.is_empty() && body_kind != kind.kind) || (!body_version.is_empty() && body_version != expected) {
+        return refuse(format!(
+            "the API version in the data ({}) does not match the expected API version ({expected}), or the kind ({}) \
+             the expected kind ({})",
+            body_version, body_kind, kind.kind
+        ));
+    }
+    fields.insert("apiVersion".to_owned(), json!(expected));
+    fields.insert("kind".to_owned(), json!(kind.kind));
+    let body_name = object::name(proposed);
+    if !request.name.is_empty() && body_name != request.name {
+        if body_name.is_empty() && !matches!(request.intention, Intention::Replace(_)) {
+            object::set_meta(proposed, "name", Some(json!(name)));
+        } else if body_name.is_empty() {
+            return refuse("the name of the object must be set in its metadata".to_owned());
+        } else {
+            return refuse(format!(
+                "the name of the object ({body_name}) does not match the name on the URL ({})",
+                request.name
+            ));
+        }
+    }
+    let body_namespace = object::namespace(proposed);
+    if kind.namespaced {
+        if body_namespace.is_empty() {
+            object::set_meta(proposed, "namespace", Some(json!(request.namespace)));
+        } else if body_namespace != request.namespace {
+            return refuse(
+                "the namespace of the provided object does not match the namespace sent on the request".to_owned(),
+            );
+        }
+    } else if !body_namespace.is_empty() {
+        return refuse("namespace may not be set on a cluster-scoped object".to_owned());
+    }
+    Ok(())
+}
+
+/// Brings the proposed object to the form it is stored in: `null` means absent for metadata and for built-in kinds.
+pub(super) fn normalise(kind: &KindInfo, proposed: &mut Value) {
+    if kind.custom {
+        if let Some(metadata) = object::metadata_mut(proposed) {
+            drop_nulls_of(metadata);
+        }
+    } else {
+        drop_nulls(proposed);
+    }
+    object::set_meta(proposed, "selfLink", None);
+}
+
+fn drop_nulls_of(fields: &mut Map<String, Value>) {
+    fields.retain(|_, value| !value.is_null());
+    fields.values_mut().for_each(drop_nulls);
+}
+
+fn drop_nulls(value: &mut Value) {
+    match value {
+        Value::Object(fields) => drop_nulls_of(fields),
+        Value::Array(items) => items.iter_mut().for_each(drop_nulls),
+        _ => {}
+    }
+}
+
+/// Prunes, and reports or refuses what was pruned as `fieldValidation` says. Requirement KA-014.
+pub(super) fn drop_unknown_fields(
+    request: &WriteRequest,
+    proposed: &mut Value,
+    warnings: &mut Vec<String>,
+) -> ApiResult<()> {
+    let unknown = schema::prune(&request.kind.node, proposed);
+    let mut findings = request.decoding_findings.clone();
+    findings.extend(unknown.iter().map(|path| format!("unknown field {:?}", path.as_str())));
+    if findings.is_empty() {
+        return Ok(());
+    }
+    match request.field_validation {
+        FieldValidation::Ignore => Ok(()),
+        FieldValidation::Warn => {
+            warnings.extend(findings);
+            Ok(())
+        }
+        FieldValidation::Strict => Err(strict_refusal(request, proposed, &findings)),
+    }
+}
+
+fn strict_refusal(request: &WriteRequest, proposed: &Value, findings: &[String]) -> Box<ApiError> {
+    let detail = format!("strict decoding error: {}", findings.join(", "));
+    let kind = &request.kind;
+    match request.intention {
+        // The reference decodes the patched object, and reports what does not decode as a bad patch.
+        Intention::JsonPatch(_) | Intention::MergePatch(_) | Intention::StrategicPatch(_) => {
+            let error = FieldError::invalid(&FieldPath::of("patch"), json!(proposed.to_string()), detail);
+            ApiError::invalid("", "", "", &[error])
+        }
+        _ => ApiError::new(
+            Reason::BadRequest,
+            format!(
+                "{kind} in version {version:?} cannot be handled as a {kind}: {detail}",
+                kind = kind.kind,
+                version = kind.version
+            ),
+        ),
+    }
+}
+
+/// A new object: a status comes only from the server, where the kind has a status subresource.
+pub(super) fn new_object(kind: &Arc<KindInfo>, mut proposed: Value) -> Value {
+    if kind.status
+        && let Some(fields) = proposed.as_object_mut()
+    {
+        fields.remove("status");
+    }
+    proposed
+}
+
+/// The stored object with only the part replaced that this request may write. Requirement KA-021.
+pub(super) fn confine(kind: &Arc<KindInfo>, part: Part, prior: &Value, mut proposed: Value) -> Value {
+    let take = |from: &Value, into: &mut Value, field: &str| {
+        let Some(fields) = into.as_object_mut() else { return };
+        match from.get(field) {
+            Some(value) => {
+                fields.insert(field.to_owned(), value.clone());
+            }
+            None => {
+                fields.remove(field);
+            }
+        }
+    };
+    match part {
+        Part::Whole => proposed,
+        Part::Main | Part::Scale => {
+            if kind.status {
+                take(prior, &mut proposed, "status");
+            }
+            proposed
+        }
+        Part::Status => {
+            let mut object = prior.clone();
+            take(&proposed, &mut object, "status");
+            let managed = object::metadata(&proposed).and_then(|metadata| metadata.get("managedFields")).cloned();
+            object::set_meta(&mut object, "managedFields", managed);
+            object
+        }
+        Part::Finalize => {
+            let mut object = prior.clone();
+            let finalizers = proposed.pointer("/spec/finalizers").cloned().unwrap_or_else(|| json!([]));
+            if let Some(fields) = object.as_object_mut() {
+                let spec = fields.entry("spec").or_insert_with(|| json!({}));
+                if let Some(spec) = spec.as_object_mut() {
+                    if finalizers.as_array().is_some_and(Vec::is_empty) {
+                        spec.remove("finalizers");
+                    } else {
+                        spec.insert("finalizers".to_owned(), finalizers);
+                    }
+                }
+            }
+            object
+        }
+    }
+}

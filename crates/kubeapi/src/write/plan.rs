@@ -1,0 +1,263 @@
+//! Planning a write: from the stored object and the client's wish to what shall be stored. Nothing is written here.
+
+use std::collections::HashSet;
+
+use serde_json::Value;
+
+use super::{Intention, MODIFIED, Part, WriteRequest, candidate, ownership};
+use crate::{
+    api::Api,
+    apply,
+    builtin::{KindInfo, services},
+    commit,
+    custom,
+    field::FieldError,
+    names::{self, NameRule},
+    object,
+    status::{ApiError, ApiResult, Cause, Reason},
+};
+
+/// What is to be done with the planned object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Effect {
+    /// It is what is stored already.
+    Nothing,
+    /// It is stored.
+    Put,
+    /// It was only waiting for its last finalizer, and is removed.
+    Remove,
+}
+
+/// What a write comes to.
+pub(crate) struct Plan {
+    pub(crate) object: Value,
+    pub(crate) effect: Effect,
+    pub(crate) warnings: Vec<String>,
+}
+
+impl Api {
+    pub(super) fn plan(&self, request: &WriteRequest, name: &str, prior: Option<&Value>) -> ApiResult<Plan> {
+        let kind = &request.kind;
+        let mut warnings = Vec::new();
+        self.check_prior(request, name, prior)?;
+        // What the client proposes, in the shape of the whole object.
+        let mut proposed = candidate::propose(self, request, name, prior)?;
+        candidate::check_identity(request, &mut proposed, name)?;
+        candidate::normalise(kind, &mut proposed);
+        if request.part != Part::Whole {
+            candidate::drop_unknown_fields(request, &mut proposed, &mut warnings)?;
+        }
+        check_preconditions(request, &proposed, name, prior)?;
+        // Only the part that this request may write is taken from it.
+        let mut object = match prior {
+            Some(prior) => candidate::confine(kind, request.part, prior, proposed),
+            None => candidate::new_object(kind, proposed),
+        };
+        if prior.is_none() {
+            object::set_meta(&mut object, "name", (!name.is_empty()).then(|| Value::String(name.to_owned())));
+            self.check_namespace(request, name)?;
+            ownership::begin(self, kind, &mut object);
+        }
+        if request.part != Part::Whole {
+            kind.default_object(&mut object);
+            self.prepare(request, name, prior, &mut object)?;
+            validate(request, name, prior, &object)?;
+        }
+        // A creation of what is there is refused only now: the reference judges the object first.
+        if let (Intention::Create(_), Some(_)) = (&request.intention, prior) {
+            return Err(ApiError::already_exists(&kind.group, &kind.plural, name));
+        }
+        if let Some(prior) = prior {
+            ownership::carry_over(kind, prior, &mut object);
+        }
+        if request.part != Part::Whole && !matches!(request.intention, Intention::Apply { .. }) {
+            let options = candidate::apply_options(self, request, false);
+            apply::track_update(&kind.node, prior, &mut object, &options);
+        }
+        let effect = match prior {
+            Some(prior) if ownership::is_unchanged(prior, &object) => {
+                object = prior.clone();
+                Effect::Nothing
+            }
+            _ if ownership::is_finished(kind, prior, &object) => Effect::Remove,
+            _ => Effect::Put,
+        };
+        Ok(Plan { object, effect, warnings })
+    }
+
+    /// Whether the intention suits what is stored.
+    fn check_prior(&self, request: &WriteRequest, name: &str, prior: Option<&Value>) -> ApiResult<()> {
+        if prior.is_some() {
+            return Ok(());
+        }
+        let kind = &request.kind;
+        let may_create = match &request.intention {
+            Intention::Create(_) => true,
+            Intention::Replace(_) => request.part == Part::Main && creates_on_update(kind),
+            Intention::Apply { .. } => request.part == Part::Main,
+            _ => false,
+        };
+        if may_create { Ok(()) } else { Err(ApiError::not_found(&kind.group, &kind.plural, name)) }
+    }
+
+    /// Creating needs a namespace that is there and not on its way out.
+    fn check_namespace(&self, request: &WriteRequest, name: &str) -> ApiResult<()> {
+        let kind = &request.kind;
+        if !kind.namespaced {
+            return Ok(());
+        }
+        let namespace = &request.namespace;
+        let Some(stored) = self.store().get(&commit::key("/namespaces", "", namespace)) else {
+            return Err(ApiError::not_found("", "namespaces", namespace));
+        };
+        let stored: Value = serde_json::from_slice(&stored.value).map_err(|error| {
+            ApiError::new(Reason::InternalError, format!("the stored namespace {namespace:?} cannot be read: {error}"))
+        })?;
+        if !object::is_being_deleted(&stored) {
+            return Ok(());
+        }
+        let mut error = forbidden(
+            kind,
+            name,
+            &format!("unable to create new content in namespace {namespace} because it is being terminated"),
+        );
+        error.causes = vec![Cause {
+            reason: "NamespaceTerminating".to_owned(),
+            message: format!("namespace {namespace} is being terminated"),
+            field: "metadata.namespace".to_owned(),
+        }];
+        Err(error)
+    }
+
+    /// What each kind adds: the built-in kinds' own resets and allocations, and a definition's conditions.
+    fn prepare(
+        &self,
+        request: &WriteRequest,
+        name: &str,
+        prior: Option<&Value>,
+        object: &mut Value,
+    ) -> ApiResult<()> {
+        let kind = &request.kind;
+        if request.part != Part::Main {
+            return Ok(());
+        }
+        let old = prior.filter(|_| !matches!(request.intention, Intention::Create(_)));
+        kind.strategy.prepare(object, old);
+        match kind.storage_resource.as_str() {
+            custom::DEFINITIONS => custom::prepare(self, old, object),
+            super::SERVICES => {
+                let taken = self.service_addresses(&request.namespace, name);
+                services::allocate(object, |address| taken.contains(address))
+                    .map_err(|error| ApiError::invalid(&kind.group, &kind.kind, name, &[error]))?;
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// The addresses of every Service but one.
+    fn service_addresses(&self, namespace: &str, name: &str) -> HashSet<String> {
+        let services = self.store().list(super::SERVICES, None).items;
+        services
+            .iter()
+            .filter(|stored| &*stored.key.namespace != namespace || &*stored.key.name != name)
+            .filter_map(|stored| serde_json::from_slice::<Value>(&stored.value).ok())
+            .flat_map(|service| crate::object::text_list(service.pointer("/spec/clusterIPs")))
+            .collect()
+    }
+}
+
+fn validate(request: &WriteRequest, name: &str, prior: Option<&Value>, object: &Value) -> ApiResult<()> {
+    let kind = &request.kind;
+    let old = prior.filter(|_| !matches!(request.intention, Intention::Create(_)));
+    let mut errors = names::check_metadata(object, NameRule::of(&kind.storage_resource));
+    if let Some(old) = old {
+        errors.extend(names::check_metadata_update(object, old));
+    }
+    errors.extend(kind.validate(object, old));
+    refuse(kind, name, &errors)
+}
+
+fn refuse(kind: &KindInfo, name: &str, errors: &[FieldError]) -> ApiResult<()> {
+    if errors.is_empty() { Ok(()) } else { Err(ApiError::invalid(&kind.group, &kind.kind, name, errors)) }
+}
+
+/// 403 in the form `configmaps "a" is forbidden: DETAIL`.
+pub(crate) fn forbidden(kind: &KindInfo, name: &str, detail: &str) -> Box<ApiError> {
+    let resource = if kind.group.is_empty() { kind.plural.clone() } else { format!("{}.{}", kind.plural, kind.group) };
+    let mut error = ApiError::new(Reason::Forbidden, format!("{resource} {name:?} is forbidden: {detail}"));
+    error.name = name.to_owned();
+    error.group.clone_from(&kind.group);
+    error.kind.clone_from(&kind.plural);
+    error
+}
+
+/// The client's preconditions: the version and the uid it names. Requirement KA-022.
+fn check_preconditions(
+    request: &WriteRequest,
+    proposed: &Value,
+    name: &str,
+    prior: Option<&Value>,
+) -> ApiResult<()> {
+    if matches!(request.intention, Intention::Create(_)) {
+        return match object::resource_version(proposed) {
+            "" | "0" => Ok(()),
+            _ => Err(ApiError::new(Reason::BadRequest, "resourceVersion should not be set on objects to be created")),
+        };
+    }
+    let kind = &request.kind;
+    let conflict = |detail: &str| Err(ApiError::conflict(&kind.group, &kind.plural, name, detail));
+    let uid = object::uid(proposed);
+    let Some(prior) = prior else {
+        return if uid.is_empty() {
+            Ok(())
+        } else {
+            conflict(&format!("Precondition failed: UID in precondition: {uid}, UID in object meta: "))
+        };
+    };
+    if !uid.is_empty() && uid != object::uid(prior) {
+        return conflict(&format!(
+            "Precondition failed: UID in precondition: {uid}, UID in object meta: {}",
+            object::uid(prior)
+        ));
+    }
+    match object::resource_version(proposed) {
+        "" | "0" => {
+            if matches!(request.intention, Intention::Replace(_)) && needs_version(kind) {
+                let path = crate::field::FieldPath::of("metadata.resourceVersion");
+                let error = FieldError::invalid(&path, Value::from(0), "must be specified for an update");
+                return Err(ApiError::invalid(&kind.group, &kind.plural, name, &[error]));
+            }
+            Ok(())
+        }
+        version if version == object::resource_version(prior) => Ok(()),
+        version if version.parse::<u64>().is_err() => {
+            let path = crate::field::FieldPath::of("metadata.resourceVersion");
+            let error = FieldError::invalid(
+                &path,
+                Value::String(version.to_owned()),
+                format!("strconv.ParseUint: parsing {version:?}: invalid syntax"),
+            );
+            Err(ApiError::invalid(&kind.group, &kind.plural, name, &[error]))
+        }
+        _ => conflict(MODIFIED),
+    }
+}
+
+/// The kinds whose PUT creates what is not there, as their strategies in the reference say.
+fn creates_on_update(kind: &KindInfo) -> bool {
+    matches!(
+        kind.storage_resource.as_str(),
+        "/events" | "/endpoints" | "/limitranges" | "/podtemplates" | "coordination.k8s.io/leases"
+            | "discovery.k8s.io/endpointslices" | "node.k8s.io/runtimeclasses"
+    ) || kind.storage_resource.starts_with("rbac.authorization.k8s.io/")
+}
+
+/// The kinds whose PUT must name the version it replaces.
+fn needs_version(kind: &KindInfo) -> bool {
+    kind.custom
+        || matches!(
+            kind.storage_resource.as_str(),
+            "coordination.k8s.io/leases" | "apiextensions.k8s.io/customresourcedefinitions"
+        )
+}

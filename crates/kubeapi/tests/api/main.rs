@@ -1,0 +1,10 @@
+//! The API as its clients see it: through `kube::Client` in process, by single requests, and over TLS.
+#![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
+
+mod custom;
+mod deletion;
+mod harness;
+mod listing;
+mod objects;
+mod serving;
+mod watching;
