@@ -1,8 +1,25 @@
 //! The broker: decides whether a tool call may be made (OM-482…OM-494).
+//!
+//! [`PolicySpec`] is a ToolPolicy without Kubernetes; [`check`] judges one, [`PolicySet::compile`] makes a
+//! namespace's policies ready, [`PolicyEngine`] holds the set in force and answers
+//! [`DecisionRequest`]s with [`Decision`]s. Without a matching permit the answer is no.
+//!
+//! Start reading at [`engine`] (the order in which things are judged), then [`compiled`].
 
+pub mod compiled;
 pub mod decision;
+pub mod engine;
+mod evaluation;
+pub mod header;
+pub mod spec;
+#[cfg(test)]
+mod tests;
+mod trace;
 
+pub use compiled::{Checked, NonCanonicalHeader, PolicyError, check};
 pub use decision::{
-    BROKER_UNREACHABLE, Decision, DecisionRequest, Identity, Mode, NO_MATCHING_PERMIT, StepResult,
-    TraceStep,
+    BROKER_UNREACHABLE, Decision, DecisionRequest, Identity, Mode, NO_MATCHING_PERMIT, StepResult, TraceStep,
 };
+pub use engine::{OnUnreachable, PolicyEngine, PolicySet};
+pub use header::canonical_name;
+pub use spec::{Deny, HeaderInjection, HeaderSource, OnFailure, PolicySpec, RequiredClaim, Rule};

@@ -86,6 +86,36 @@ pub struct Decision {
     pub trace: Vec<TraceStep>,
 }
 
+impl Decision {
+    /// The error result that the model sees instead of the tool's answer (OM-490): the message, then what
+    /// refused the call. `None` when the call is allowed.
+    pub fn denial_text(&self) -> Option<String> {
+        if self.allow {
+            return None;
+        }
+        let mut text = "tool call denied by policy".to_owned();
+        if let Some(message) = self.message.as_deref().filter(|message| !message.is_empty()) {
+            text.push_str(": ");
+            text.push_str(message);
+        }
+        if let Some(denied_by) = &self.denied_by {
+            text.push_str(&format!(" (rule: {denied_by})"));
+        }
+        Some(text)
+    }
+
+    /// Name of the ToolPolicy that decided, for logs and records (OM-494): the one that refused, or would have; for
+    /// a plain permit the last one that was judged. `None` when no policy selects the tool, or none is in force.
+    pub fn deciding_policy(&self) -> Option<&str> {
+        let refusing = self.denied_by.as_deref().and_then(|denied_by| {
+            self.trace
+                .iter()
+                .find(|step| step.rule == denied_by && step.result != StepResult::False)
+        });
+        refusing.or(self.trace.last()).map(|step| step.policy.as_str())
+    }
+}
+
 /// One evaluated rule of one policy.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
