@@ -16,7 +16,8 @@ pub use spec::validate_crd;
 
 /// Whether the definition's names are accepted and its kinds are served.
 pub fn is_established(crd: &Value) -> bool {
-    condition(crd, "Established").is_some_and(|condition| condition.get("status").is_some_and(|status| status == "True"))
+    condition(crd, "Established")
+        .is_some_and(|condition| condition.get("status").is_some_and(|status| status == "True"))
 }
 
 /// The condition of that type in the definition's status.
@@ -47,7 +48,10 @@ pub(crate) fn stored_versions(crd: &Value, old: Option<&Value>) -> Vec<String> {
 
 /// The entries of `spec.versions`.
 fn versions(crd: &Value) -> impl Iterator<Item = &Value> {
-    crd.pointer("/spec/versions").and_then(Value::as_array).into_iter().flatten()
+    crd.pointer("/spec/versions")
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
 }
 
 /// A text at a JSON pointer; empty where there is none.

@@ -18,14 +18,19 @@ pub fn core_versions() -> Value {
 
 /// `/apis`: every group but the core group.
 pub fn groups(kinds: &Kinds) -> Value {
-    let groups: Vec<Value> =
-        ordered(kinds).into_iter().filter(|group| !group.name.is_empty()).map(|group| group.document()).collect();
+    let groups: Vec<Value> = ordered(kinds)
+        .into_iter()
+        .filter(|group| !group.name.is_empty())
+        .map(|group| group.document())
+        .collect();
     json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups})
 }
 
 /// `/apis/GROUP`; `None` if there is no such group.
 pub fn group(kinds: &Kinds, name: &str) -> Option<Value> {
-    let group = ordered(kinds).into_iter().find(|group| group.name == name && !name.is_empty())?;
+    let group = ordered(kinds)
+        .into_iter()
+        .find(|group| group.name == name && !name.is_empty())?;
     let mut document = group.document();
     if let Some(fields) = document.as_object_mut() {
         fields.insert("kind".to_owned(), json!("APIGroup"));
@@ -36,12 +41,19 @@ pub fn group(kinds: &Kinds, name: &str) -> Option<Value> {
 
 /// `/api/v1` and `/apis/GROUP/VERSION`: the resources of a group version; `None` if there is none.
 pub fn resources(kinds: &Kinds, group: &str, version: &str) -> Option<Value> {
-    let resources: Vec<Value> = of_version(kinds, group, version).flat_map(plain_resources).collect();
+    let resources: Vec<Value> = of_version(kinds, group, version)
+        .flat_map(plain_resources)
+        .collect();
     if resources.is_empty() {
         return None;
     }
-    let group_version = if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") };
-    let mut document = json!({"kind": "APIResourceList", "groupVersion": group_version, "resources": resources});
+    let group_version = if group.is_empty() {
+        version.to_owned()
+    } else {
+        format!("{group}/{version}")
+    };
+    let mut document =
+        json!({"kind": "APIResourceList", "groupVersion": group_version, "resources": resources});
     // The reference leaves it out in the core group, whose document predates the field.
     if let (false, Some(fields)) = (group.is_empty(), document.as_object_mut()) {
         fields.insert("apiVersion".to_owned(), json!("v1"));
@@ -68,12 +80,17 @@ fn aggregated(kinds: &Kinds, core: bool) -> Value {
                 .versions
                 .iter()
                 .map(|version| {
-                    let resources: Vec<Value> =
-                        of_version(kinds, &group.name, version).map(aggregated_resource).collect();
+                    let resources: Vec<Value> = of_version(kinds, &group.name, version)
+                        .map(aggregated_resource)
+                        .collect();
                     json!({"version": version, "resources": resources, "freshness": "Current"})
                 })
                 .collect();
-            let metadata = if core { json!({}) } else { json!({"name": group.name}) };
+            let metadata = if core {
+                json!({})
+            } else {
+                json!({"name": group.name})
+            };
             json!({"metadata": metadata, "versions": versions})
         })
         .collect();
@@ -109,11 +126,15 @@ fn ordered(kinds: &Kinds) -> Vec<Group> {
     for info in kinds.all() {
         let group = match builtin.iter().position(|group| group.name == info.group) {
             Some(at) => &mut builtin[at],
-            None if info.custom => custom
-                .entry(&info.group)
-                .or_insert_with(|| Group { name: info.group.clone(), versions: Vec::new() }),
+            None if info.custom => custom.entry(&info.group).or_insert_with(|| Group {
+                name: info.group.clone(),
+                versions: Vec::new(),
+            }),
             None => {
-                builtin.push(Group { name: info.group.clone(), versions: Vec::new() });
+                builtin.push(Group {
+                    name: info.group.clone(),
+                    versions: Vec::new(),
+                });
                 let last = builtin.len() - 1;
                 &mut builtin[last]
             }
@@ -124,7 +145,9 @@ fn ordered(kinds: &Kinds) -> Vec<Group> {
     }
     builtin.extend(custom.into_values());
     for group in &mut builtin {
-        group.versions.sort_by(|left, right| compare_versions(right, left));
+        group
+            .versions
+            .sort_by(|left, right| compare_versions(right, left));
     }
     builtin
 }
@@ -142,9 +165,11 @@ fn compare_versions(left: &str, right: &str) -> Ordering {
 /// `v2beta1` is (beta, 2, 1).
 fn parse_version(version: &str) -> Option<(u8, u32, u32)> {
     let rest = version.strip_prefix('v')?;
-    let (major, stage, minor) = match rest.split_once("beta").map(|parts| (parts, 1)).or_else(|| {
-        rest.split_once("alpha").map(|parts| (parts, 0))
-    }) {
+    let (major, stage, minor) = match rest
+        .split_once("beta")
+        .map(|parts| (parts, 1))
+        .or_else(|| rest.split_once("alpha").map(|parts| (parts, 0)))
+    {
         Some(((major, minor), stage)) => (major, stage, minor.parse().ok()?),
         None => (rest, 2, 0),
     };
@@ -156,7 +181,11 @@ fn of_version<'kinds>(
     group: &'kinds str,
     version: &'kinds str,
 ) -> impl Iterator<Item = &'kinds KindInfo> {
-    kinds.all().iter().map(AsRef::as_ref).filter(move |info| info.group == group && info.version == version)
+    kinds
+        .all()
+        .iter()
+        .map(AsRef::as_ref)
+        .filter(move |info| info.group == group && info.version == version)
 }
 
 /// A subresource as discovery shows it: its name, the kind it speaks, its verbs.
@@ -182,7 +211,13 @@ fn subresources(info: &KindInfo) -> Vec<Shown<'_>> {
         .collect();
     let verbs = || vec!["get", "patch", "update"];
     if info.scale.is_some() {
-        shown.push(Shown { name: "scale", group: "autoscaling", version: "v1", kind: "Scale", verbs: verbs() });
+        shown.push(Shown {
+            name: "scale",
+            group: "autoscaling",
+            version: "v1",
+            kind: "Scale",
+            verbs: verbs(),
+        });
     }
     if info.status {
         shown.push(Shown {
@@ -232,11 +267,18 @@ fn plain_resources(info: &KindInfo) -> Vec<Value> {
 }
 
 fn aggregated_resource(info: &KindInfo) -> Value {
-    let response = |group: &str, version: &str, kind: &str| json!({"group": group, "version": version, "kind": kind});
+    let response =
+        |group: &str, version: &str, kind: &str| json!({"group": group, "version": version, "kind": kind});
     let mut entry = Map::new();
     entry.insert("resource".to_owned(), json!(info.plural));
-    entry.insert("responseKind".to_owned(), response(&info.group, &info.version, &info.kind));
-    entry.insert("scope".to_owned(), json!(if info.namespaced { "Namespaced" } else { "Cluster" }));
+    entry.insert(
+        "responseKind".to_owned(),
+        response(&info.group, &info.version, &info.kind),
+    );
+    entry.insert(
+        "scope".to_owned(),
+        json!(if info.namespaced { "Namespaced" } else { "Cluster" }),
+    );
     entry.insert("singularResource".to_owned(), json!(info.singular));
     entry.insert("verbs".to_owned(), json!(info.verbs));
     if !info.short_names.is_empty() {
@@ -274,7 +316,11 @@ mod tests {
     use super::*;
 
     fn named<'list>(list: &'list Value, field: &str, name: &str) -> &'list Value {
-        list.as_array().expect("a list").iter().find(|entry| entry[field] == name).expect(name)
+        list.as_array()
+            .expect("a list")
+            .iter()
+            .find(|entry| entry[field] == name)
+            .expect(name)
     }
 
     #[test]
@@ -287,10 +333,16 @@ mod tests {
         assert_eq!(pods["shortNames"], json!(["po"]));
         assert_eq!(pods["categories"], json!(["all"]));
         assert_eq!(pods["singularName"], "pod");
-        assert_eq!(named(&core["resources"], "name", "pods/status")["verbs"], json!(["get", "patch", "update"]));
+        assert_eq!(
+            named(&core["resources"], "name", "pods/status")["verbs"],
+            json!(["get", "patch", "update"])
+        );
         let apps = resources(&kinds, "apps", "v1").expect("apps");
         let scale = named(&apps["resources"], "name", "deployments/scale");
-        assert_eq!((&scale["group"], &scale["kind"]), (&json!("autoscaling"), &json!("Scale")));
+        assert_eq!(
+            (&scale["group"], &scale["kind"]),
+            (&json!("autoscaling"), &json!("Scale"))
+        );
         assert_eq!(resources(&kinds, "apps", "v9"), None);
     }
 
@@ -302,25 +354,50 @@ mod tests {
         assert_eq!(apps["preferredVersion"]["groupVersion"], "apps/v1");
         assert_eq!(apps["kind"], "APIGroup");
         assert_eq!(group(&kinds, ""), None);
-        assert!(groups(&kinds)["groups"].as_array().expect("groups").iter().all(|group| group["name"] != ""));
+        assert!(
+            groups(&kinds)["groups"]
+                .as_array()
+                .expect("groups")
+                .iter()
+                .all(|group| group["name"] != "")
+        );
     }
 
     #[test]
     fn the_aggregated_form_nests_subresources() {
         // KA-004
         let document = aggregated_groups(&Kinds::builtin());
-        let apps = document["items"].as_array().expect("items").iter().find(|item| item["metadata"]["name"] == "apps");
+        let apps = document["items"]
+            .as_array()
+            .expect("items")
+            .iter()
+            .find(|item| item["metadata"]["name"] == "apps");
         let resources = &apps.expect("apps")["versions"][0]["resources"];
         let deployments = named(resources, "resource", "deployments");
-        assert_eq!(deployments["responseKind"], json!({"group": "apps", "version": "v1", "kind": "Deployment"}));
-        assert_eq!(named(&deployments["subresources"], "subresource", "scale")["responseKind"]["kind"], "Scale");
-        assert_eq!(aggregated_core(&Kinds::builtin())["items"].as_array().expect("items").len(), 1);
+        assert_eq!(
+            deployments["responseKind"],
+            json!({"group": "apps", "version": "v1", "kind": "Deployment"})
+        );
+        assert_eq!(
+            named(&deployments["subresources"], "subresource", "scale")["responseKind"]["kind"],
+            "Scale"
+        );
+        assert_eq!(
+            aggregated_core(&Kinds::builtin())["items"]
+                .as_array()
+                .expect("items")
+                .len(),
+            1
+        );
     }
 
     #[test]
     fn versions_are_ordered_by_stability_and_number() {
         let mut versions = vec!["v1alpha1", "v2", "v1beta2", "v10", "foo", "v1", "v1beta1"];
         versions.sort_by(|left, right| compare_versions(right, left));
-        assert_eq!(versions, ["v10", "v2", "v1", "v1beta2", "v1beta1", "v1alpha1", "foo"]);
+        assert_eq!(
+            versions,
+            ["v10", "v2", "v1", "v1beta2", "v1beta1", "v1alpha1", "foo"]
+        );
     }
 }

@@ -32,7 +32,11 @@ pub fn index(kinds: &Kinds) -> Value {
     let paths: BTreeMap<String, Value> = digests
         .into_iter()
         .map(|(path, digest)| {
-            let hash: String = digest.finalize().iter().map(|byte| format!("{byte:02X}")).collect();
+            let hash: String = digest
+                .finalize()
+                .iter()
+                .map(|byte| format!("{byte:02X}"))
+                .collect();
             let url = format!("/openapi/v3/{path}?hash={hash}");
             (path, json!({"serverRelativeURL": url}))
         })
@@ -42,8 +46,12 @@ pub fn index(kinds: &Kinds) -> Value {
 
 /// `/openapi/v3/PATH`, where the path is `api/v1` or `apis/GROUP/VERSION`; `None` if nothing is served there.
 pub fn document(kinds: &Kinds, path: &str) -> Option<Value> {
-    let served: Vec<&KindInfo> =
-        kinds.all().iter().map(AsRef::as_ref).filter(|info| path_of(info) == path).collect();
+    let served: Vec<&KindInfo> = kinds
+        .all()
+        .iter()
+        .map(AsRef::as_ref)
+        .filter(|info| path_of(info) == path)
+        .collect();
     if served.is_empty() {
         return None;
     }
@@ -78,8 +86,17 @@ fn list_name(definition: &str) -> String {
 
 /// The definitions that the documents of all kinds need beside those of the kinds.
 fn common() -> BTreeSet<String> {
-    let mut names: BTreeSet<String> =
-        ["DeleteOptions", "ListMeta", "ObjectMeta", "Patch", "Status", "WatchEvent"].iter().map(|name| definitions::meta(name)).collect();
+    let mut names: BTreeSet<String> = [
+        "DeleteOptions",
+        "ListMeta",
+        "ObjectMeta",
+        "Patch",
+        "Status",
+        "WatchEvent",
+    ]
+    .iter()
+    .map(|name| definitions::meta(name))
+    .collect();
     names.insert("io.k8s.api.autoscaling.v1.Scale".to_owned());
     names
 }

@@ -39,7 +39,9 @@ struct Constraint {
 
 /// The published definition of that name.
 pub(crate) fn document(name: &str) -> Option<Value> {
-    INDEX.get(name).and_then(|raw| serde_json::from_str(raw.get()).ok())
+    INDEX
+        .get(name)
+        .and_then(|raw| serde_json::from_str(raw.get()).ok())
 }
 
 /// The published definition as it stands in the file.
@@ -61,7 +63,14 @@ pub(crate) fn object_meta() -> Arc<Node> {
 /// The description of one property of a definition; empty if there is none.
 pub(crate) fn description(definition: &str, property: &str) -> String {
     document(definition)
-        .and_then(|schema| schema.get("properties")?.get(property)?.get("description")?.as_str().map(str::to_owned))
+        .and_then(|schema| {
+            schema
+                .get("properties")?
+                .get(property)?
+                .get("description")?
+                .as_str()
+                .map(str::to_owned)
+        })
         .unwrap_or_default()
 }
 
@@ -102,7 +111,11 @@ impl Reader {
         let kind = match schema.get("type").and_then(Value::as_str) {
             Some("object") => self.object(schema, definition),
             Some("array") => NodeKind::Array {
-                items: Arc::new(schema.get("items").map_or_else(Node::anything, |items| self.schema(items, None))),
+                items: Arc::new(
+                    schema
+                        .get("items")
+                        .map_or_else(Node::anything, |items| self.schema(items, None)),
+                ),
             },
             Some("string") => NodeKind::String,
             Some("integer") => NodeKind::Integer,
@@ -113,7 +126,10 @@ impl Reader {
         let mut node = Node::new(kind);
         node.int_or_string = schema.get("oneOf").is_some();
         let free_form = match &node.kind {
-            NodeKind::Object { properties, additional } => properties.is_empty() && additional.is_none(),
+            NodeKind::Object {
+                properties,
+                additional,
+            } => properties.is_empty() && additional.is_none(),
             NodeKind::Any => true,
             _ => false,
         };
@@ -158,24 +174,31 @@ impl Reader {
             .get("additionalProperties")
             .filter(|additional| additional.is_object())
             .map(|additional| Arc::new(self.schema(additional, None)));
-        NodeKind::Object { properties, additional }
+        NodeKind::Object {
+            properties,
+            additional,
+        }
     }
 }
 
 /// The definition that a schema refers to, directly or as its only `allOf`, which is how references with a description of
 /// their own are published.
 fn referred(schema: &Value) -> Option<&str> {
-    let direct = schema.get("$ref").or_else(|| match schema.get("allOf")?.as_array()?.as_slice() {
-        [only] => only.get("$ref"),
-        _ => None,
-    });
+    let direct = schema
+        .get("$ref")
+        .or_else(|| match schema.get("allOf")?.as_array()?.as_slice() {
+            [only] => only.get("$ref"),
+            _ => None,
+        });
     direct?.as_str()?.strip_prefix(REFERENCE)
 }
 
 /// Whether a reference adds nothing to its target but a description.
 fn is_plain(schema: &Value) -> bool {
     schema.as_object().is_some_and(|fields| {
-        fields.keys().all(|name| matches!(name.as_str(), "$ref" | "allOf" | "description"))
+        fields
+            .keys()
+            .all(|name| matches!(name.as_str(), "$ref" | "allOf" | "description"))
     })
 }
 
@@ -218,13 +241,18 @@ mod tests {
         assert!(CODE_CONSTRAINTS.len() > 5);
         let named = CODE_DEFAULTS
             .iter()
-            .flat_map(|(definition, defaults)| defaults.keys().map(|property| (*definition, property.as_str())))
+            .flat_map(|(definition, defaults)| {
+                defaults.keys().map(|property| (*definition, property.as_str()))
+            })
             .chain(CODE_CONSTRAINTS.iter().flat_map(|(definition, constraints)| {
                 constraints.keys().map(|property| (*definition, *property))
             }));
         for (definition, property) in named {
             let schema = document(definition).unwrap_or_else(|| panic!("{definition} is not published"));
-            assert!(schema["properties"].get(property).is_some(), "{definition} has no {property}");
+            assert!(
+                schema["properties"].get(property).is_some(),
+                "{definition} has no {property}"
+            );
         }
     }
 
@@ -239,11 +267,17 @@ mod tests {
         assert_eq!(containers.patch_strategy, ["merge"]);
         assert_eq!(containers.patch_merge_key.as_deref(), Some("name"));
         let container = containers.items().expect("items");
-        assert_eq!(container.definition.as_deref(), Some("io.k8s.api.core.v1.Container"));
+        assert_eq!(
+            container.definition.as_deref(),
+            Some("io.k8s.api.core.v1.Container")
+        );
         let ports = container.property("ports").expect("ports");
         assert_eq!(ports.list_map_keys, ["containerPort", "protocol"]);
         assert_eq!(
-            ports.items().and_then(|port| port.property("protocol")).and_then(|protocol| protocol.default.clone()),
+            ports
+                .items()
+                .and_then(|port| port.property("protocol"))
+                .and_then(|protocol| protocol.default.clone()),
             Some(Value::from("TCP"))
         );
         let volumes = spec.property("volumes").expect("volumes");

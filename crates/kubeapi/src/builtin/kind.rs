@@ -124,7 +124,11 @@ pub enum ColumnSource {
 impl KindInfo {
     /// `GROUP/VERSION`, or the bare version in the core group.
     pub fn api_version(&self) -> String {
-        if self.group.is_empty() { self.version.clone() } else { format!("{}/{}", self.group, self.version) }
+        if self.group.is_empty() {
+            self.version.clone()
+        } else {
+            format!("{}/{}", self.group, self.version)
+        }
     }
 
     /// The decoder's text for a value of the wrong type, which is a 400: anywhere in a built-in kind, in the metadata of
@@ -136,7 +140,10 @@ impl KindInfo {
         } else {
             schema::decode_error(&self.node, object)
         }?;
-        Some(format!("{} in version {:?} cannot be handled as a {}: {detail}", self.kind, self.version, self.kind))
+        Some(format!(
+            "{} in version {:?} cannot be handled as a {}: {detail}",
+            self.kind, self.version, self.kind
+        ))
     }
 
     /// Fills in what is absent: the defaults of the schema, then those that depend on other fields.
@@ -261,3 +268,6 @@ impl KindData {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

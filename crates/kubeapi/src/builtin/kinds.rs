@@ -51,8 +51,13 @@ impl Kinds {
             .get_or_init(|| {
                 let mut reader = Reader::default();
                 let data: Vec<KindData> = serde_json::from_str(KINDS).unwrap_or_default();
-                let all = data.into_iter().map(|kind| Arc::new(kind.build(&mut reader))).collect();
-                Self { table: Arc::new(Table::of(all)) }
+                let all = data
+                    .into_iter()
+                    .map(|kind| Arc::new(kind.build(&mut reader)))
+                    .collect();
+                Self {
+                    table: Arc::new(Table::of(all)),
+                }
             })
             .clone()
     }
@@ -66,17 +71,25 @@ impl Kinds {
                 all.extend(kinds.into_iter().map(Arc::new));
             }
         }
-        Self { table: Arc::new(Table::of(all)) }
+        Self {
+            table: Arc::new(Table::of(all)),
+        }
     }
 
     /// The kind of a resource path.
     pub fn lookup(&self, group: &str, version: &str, plural: &str) -> Option<Arc<KindInfo>> {
-        self.table.by_resource.get(&(group.to_owned(), version.to_owned(), plural.to_owned())).cloned()
+        self.table
+            .by_resource
+            .get(&(group.to_owned(), version.to_owned(), plural.to_owned()))
+            .cloned()
     }
 
     /// The kind of that name.
     pub fn by_kind(&self, group: &str, version: &str, kind: &str) -> Option<Arc<KindInfo>> {
-        self.table.by_kind.get(&(group.to_owned(), version.to_owned(), kind.to_owned())).cloned()
+        self.table
+            .by_kind
+            .get(&(group.to_owned(), version.to_owned(), kind.to_owned()))
+            .cloned()
     }
 
     /// Every kind in every version, built-in ones first.
@@ -107,13 +120,23 @@ mod tests {
             ("apps", "v1", "deployments", "Deployment"),
             ("apps", "v1", "replicasets", "ReplicaSet"),
             ("coordination.k8s.io", "v1", "leases", "Lease"),
-            ("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition"),
+            (
+                "apiextensions.k8s.io",
+                "v1",
+                "customresourcedefinitions",
+                "CustomResourceDefinition",
+            ),
         ] {
-            let info = kinds.lookup(group, version, plural).unwrap_or_else(|| panic!("{plural} is missing"));
+            let info = kinds
+                .lookup(group, version, plural)
+                .unwrap_or_else(|| panic!("{plural} is missing"));
             assert_eq!(info.kind, kind);
             assert_eq!(info.storage_resource, format!("{group}/{plural}"));
             assert!(info.node.property("metadata").is_some());
-            assert!(info.columns.iter().all(|column| !column.description.is_empty()), "{kind}");
+            assert!(
+                info.columns.iter().all(|column| !column.description.is_empty()),
+                "{kind}"
+            );
             assert!(kinds.by_kind(group, version, kind).is_some());
         }
     }

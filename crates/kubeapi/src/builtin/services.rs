@@ -18,18 +18,33 @@ const RANGE_SIZE: u32 = 1 << 20;
 const RESERVED: u32 = 16;
 
 pub(super) fn default(object: &mut Value) {
-    let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut) else { return };
-    let kind = spec.get("type").and_then(Value::as_str).unwrap_or_default().to_owned();
+    let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut) else {
+        return;
+    };
+    let kind = spec
+        .get("type")
+        .and_then(Value::as_str)
+        .unwrap_or_default()
+        .to_owned();
     if spec.get("sessionAffinity").and_then(Value::as_str) == Some("None") {
         spec.remove("sessionAffinityConfig");
     } else if spec.get("sessionAffinity").and_then(Value::as_str) == Some("ClientIP") {
-        let config = spec.entry("sessionAffinityConfig").or_insert_with(|| json!({"clientIP": {"timeoutSeconds": 10800}}));
+        let config = spec
+            .entry("sessionAffinityConfig")
+            .or_insert_with(|| json!({"clientIP": {"timeoutSeconds": 10800}}));
         if config.pointer("/clientIP/timeoutSeconds").is_none() {
             *config = json!({"clientIP": {"timeoutSeconds": 10800}});
         }
     }
-    for port in spec.get_mut("ports").and_then(Value::as_array_mut).into_iter().flatten() {
-        let Some(port) = port.as_object_mut() else { continue };
+    for port in spec
+        .get_mut("ports")
+        .and_then(Value::as_array_mut)
+        .into_iter()
+        .flatten()
+    {
+        let Some(port) = port.as_object_mut() else {
+            continue;
+        };
         let is_unset = match port.get("targetPort") {
             None | Some(Value::Null) => true,
             Some(Value::String(name)) => name.is_empty(),
@@ -56,31 +71,54 @@ pub(super) fn default(object: &mut Value) {
 
 /// An update that leaves out what the server chose keeps it; a Service that needs no address any more loses it.
 pub(super) fn prepare(object: &mut Value, old: Option<&Value>) {
-    let Some(fields) = object.as_object_mut() else { return };
+    let Some(fields) = object.as_object_mut() else {
+        return;
+    };
     if old.is_none() {
         fields.insert("status".to_owned(), json!({"loadBalancer": {}}));
     }
-    let Some(spec) = fields.get_mut("spec").and_then(Value::as_object_mut) else { return };
-    let kind = spec.get("type").and_then(Value::as_str).unwrap_or_default().to_owned();
-    let Some(old) = old.and_then(|old| old.get("spec")) else { return };
+    let Some(spec) = fields.get_mut("spec").and_then(Value::as_object_mut) else {
+        return;
+    };
+    let kind = spec
+        .get("type")
+        .and_then(Value::as_str)
+        .unwrap_or_default()
+        .to_owned();
+    let Some(old) = old.and_then(|old| old.get("spec")) else {
+        return;
+    };
     if kind == "ExternalName" {
         let external_before = text(old, "type") == "ExternalName";
         let unchanged = spec.get("clusterIP") == old.get("clusterIP");
         if !external_before && unchanged {
-            for name in ["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy", "internalTrafficPolicy"] {
+            for name in [
+                "clusterIP",
+                "clusterIPs",
+                "ipFamilies",
+                "ipFamilyPolicy",
+                "internalTrafficPolicy",
+            ] {
                 spec.remove(name);
             }
         }
         return;
     }
-    let is_unset = spec.get("clusterIP").and_then(Value::as_str).unwrap_or_default().is_empty();
+    let is_unset = spec
+        .get("clusterIP")
+        .and_then(Value::as_str)
+        .unwrap_or_default()
+        .is_empty();
     if is_unset && text(old, "type") != "ExternalName" {
         for name in ["clusterIP", "clusterIPs"] {
             if let Some(value) = old.get(name) {
                 spec.insert(name.to_owned(), value.clone());
             }
         }
-    } else if spec.get("clusterIPs").is_none_or(|list| list.as_array().is_none_or(Vec::is_empty)) {
+    } else if spec
+        .get("clusterIPs")
+        .is_none_or(|list| list.as_array().is_none_or(Vec::is_empty))
+    {
         if let Some(address) = spec.get("clusterIP").cloned() {
             spec.insert("clusterIPs".to_owned(), json!([address]));
         }
@@ -97,15 +135,27 @@ pub fn allocate(service: &mut Value, in_use: impl Fn(&str) -> bool) -> Result<()
     let at = FieldPath::of("spec.clusterIPs");
     let seed = format!(
         "{}/{}",
-        service.pointer("/metadata/namespace").and_then(Value::as_str).unwrap_or_default(),
-        service.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default()
+        service
+            .pointer("/metadata/namespace")
+            .and_then(Value::as_str)
+            .unwrap_or_default(),
+        service
+            .pointer("/metadata/name")
+            .and_then(Value::as_str)
+            .unwrap_or_default()
     );
-    let Some(spec) = service.get_mut("spec").and_then(Value::as_object_mut) else { return Ok(()) };
+    let Some(spec) = service.get_mut("spec").and_then(Value::as_object_mut) else {
+        return Ok(());
+    };
     if spec.get("type").and_then(Value::as_str) == Some("ExternalName") {
         return Ok(());
     }
     let first = |value: Option<&Value>| match value {
-        Some(Value::Array(list)) => list.first().and_then(Value::as_str).unwrap_or_default().to_owned(),
+        Some(Value::Array(list)) => list
+            .first()
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+            .to_owned(),
         Some(Value::String(address)) => address.clone(),
         _ => String::new(),
     };
@@ -114,9 +164,8 @@ pub fn allocate(service: &mut Value, in_use: impl Fn(&str) -> bool) -> Result<()
         address => address,
     };
     let address = match asked.as_str() {
-        "" => choose(&seed, in_use).ok_or_else(|| {
-            FieldError::invalid(&at, json!([]), "failed to allocate IP: range is full")
-        })?,
+        "" => choose(&seed, in_use)
+            .ok_or_else(|| FieldError::invalid(&at, json!([]), "failed to allocate IP: range is full"))?,
         "None" => asked,
         _ => {
             let refuse = |reason: &str| {
@@ -126,7 +175,11 @@ pub fn allocate(service: &mut Value, in_use: impl Fn(&str) -> bool) -> Result<()
             let number = asked.parse::<std::net::Ipv4Addr>().map(u32::from).ok();
             match number.and_then(|number| number.checked_sub(RANGE_START)) {
                 Some(offset) if offset < RANGE_SIZE => {}
-                _ => return Err(refuse("the provided IP is not in the valid range. The range of valid IPs is 10.96.0.0/12")),
+                _ => {
+                    return Err(refuse(
+                        "the provided IP is not in the valid range. The range of valid IPs is 10.96.0.0/12",
+                    ));
+                }
             }
             if in_use(&asked) {
                 return Err(refuse("provided IP is already allocated"));
@@ -141,7 +194,9 @@ pub fn allocate(service: &mut Value, in_use: impl Fn(&str) -> bool) -> Result<()
 
 fn choose(seed: &str, in_use: impl Fn(&str) -> bool) -> Option<String> {
     // FNV-1a: stable between versions of the program, unlike the hashers of the standard library.
-    let hash = seed.bytes().fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
+    let hash = seed.bytes().fold(0x811c_9dc5_u32, |hash, byte| {
+        (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)
+    });
     let usable = RANGE_SIZE - RESERVED - 1;
     (0..usable)
         .map(|step| RANGE_START + RESERVED + (hash % usable + step) % usable)
@@ -178,7 +233,11 @@ pub(super) fn validate(object: &Value, old: Option<&Value>, errors: &mut Vec<Fie
     }
     if headless && kind == "LoadBalancer" || headless && kind == "NodePort" {
         let detail = format!("may not be set to 'None' for {kind} services");
-        errors.push(FieldError::invalid(&path.child("clusterIPs").index(0), json!("None"), detail));
+        errors.push(FieldError::invalid(
+            &path.child("clusterIPs").index(0),
+            json!("None"),
+            detail,
+        ));
     }
     validate_ports(&ports, &path, errors);
     if let Some(selector) = spec.get("selector") {
@@ -190,7 +249,11 @@ pub(super) fn validate(object: &Value, old: Option<&Value>, errors: &mut Vec<Fie
         if was_addressed && kind != "ExternalName" && before != text(spec, "clusterIP") {
             let value = spec.get("clusterIPs").cloned().unwrap_or_else(|| json!([]));
             let detail = "may not change once set";
-            errors.push(FieldError::invalid(&path.child("clusterIPs").index(0), value, detail));
+            errors.push(FieldError::invalid(
+                &path.child("clusterIPs").index(0),
+                value,
+                detail,
+            ));
         }
     }
 }
@@ -223,13 +286,20 @@ fn validate_ports(ports: &[&Value], path: &FieldPath, errors: &mut Vec<FieldErro
                 }
             }
             Some(target) => {
-                validate_port(target.as_i64().unwrap_or_default(), &at.child("targetPort"), errors);
+                validate_port(
+                    target.as_i64().unwrap_or_default(),
+                    &at.child("targetPort"),
+                    errors,
+                );
             }
             None => {}
         }
         let key = (text(port, "protocol"), number);
         if seen.contains(&key) {
-            errors.push(FieldError::duplicate(&at, json!({"port": number, "protocol": key.0})));
+            errors.push(FieldError::duplicate(
+                &at,
+                json!({"port": number, "protocol": key.0}),
+            ));
         }
         seen.push(key);
     }

@@ -2,11 +2,11 @@
 //! and rules that no schema states. Whatever can be said in data is in `data/defaults.json` and `data/constraints.json`.
 //! Requirements KA-010, KA-011, KA-013.
 
-pub(crate) mod labels;
 mod configuration;
 mod definitions;
 mod demands;
 mod events;
+pub(crate) mod labels;
 mod namespaces;
 mod nodes;
 mod pods;
@@ -16,10 +16,7 @@ mod workloads;
 use serde_json::Value;
 
 use super::services;
-use crate::{
-    field::FieldError,
-    schema::Node,
-};
+use crate::{field::FieldError, schema::Node};
 
 type Prepare = fn(&mut Value, Option<&Value>);
 type Validate = fn(&Value, Option<&Value>, &mut Vec<FieldError>);
@@ -42,29 +39,53 @@ impl std::fmt::Debug for Strategy {
 impl Strategy {
     /// The strategy of a kind about which the schema says everything.
     pub fn none() -> Self {
-        Self { default: |_| {}, prepare: |_, _| {}, validate: |_, _, _| {}, demands: true }
+        Self {
+            default: |_| {},
+            prepare: |_, _| {},
+            validate: |_, _, _| {},
+            demands: true,
+        }
     }
 
     /// The strategy of the kind stored as `GROUP/PLURAL`.
     pub fn of(storage_resource: &str) -> Self {
         let empty = Self::none();
         match storage_resource {
-            "/configmaps" => Self { validate: configuration::validate_config_map, ..empty },
+            "/configmaps" => Self {
+                validate: configuration::validate_config_map,
+                ..empty
+            },
             "/secrets" => Self {
                 prepare: configuration::prepare_secret,
                 validate: configuration::validate_secret,
                 ..empty
             },
-            "/namespaces" => Self { default: namespaces::default, prepare: namespaces::prepare, ..empty },
-            "/nodes" => Self { default: nodes::default, ..empty },
+            "/namespaces" => Self {
+                default: namespaces::default,
+                prepare: namespaces::prepare,
+                ..empty
+            },
+            "/nodes" => Self {
+                default: nodes::default,
+                ..empty
+            },
             "/services" => Self {
                 default: services::default,
                 prepare: services::prepare,
                 validate: services::validate,
                 ..empty
             },
-            "/events" => Self { default: events::default, validate: events::validate, ..empty },
-            "/pods" => Self { default: pods::default, prepare: pods::prepare, validate: pods::validate, ..empty },
+            "/events" => Self {
+                default: events::default,
+                validate: events::validate,
+                ..empty
+            },
+            "/pods" => Self {
+                default: pods::default,
+                prepare: pods::prepare,
+                validate: pods::validate,
+                ..empty
+            },
             "apps/deployments" => Self {
                 default: workloads::default_deployment,
                 prepare: workloads::prepare,
@@ -77,7 +98,10 @@ impl Strategy {
                 validate: workloads::validate_replica_set,
                 ..empty
             },
-            "coordination.k8s.io/leases" => Self { validate: configuration::validate_lease, ..empty },
+            "coordination.k8s.io/leases" => Self {
+                validate: configuration::validate_lease,
+                ..empty
+            },
             "apiextensions.k8s.io/customresourcedefinitions" => Self {
                 default: definitions::default,
                 prepare: definitions::prepare,

@@ -11,7 +11,16 @@ use crate::{
     schema::{Node, compile_rules},
 };
 
-const VERBS: [&str; 8] = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
+const VERBS: [&str; 8] = [
+    "create",
+    "delete",
+    "deletecollection",
+    "get",
+    "list",
+    "patch",
+    "update",
+    "watch",
+];
 
 /// One kind for each served version of a definition, named by its accepted names where it has them.
 ///
@@ -58,7 +67,9 @@ fn kind_of(crd: &Value, version: &Value, storage_version: &str) -> Result<KindIn
         categories: texts(names, "/categories"),
         namespaced: text(crd, "/spec/scope") == "Namespaced",
         verbs: VERBS.iter().map(|&verb| verb.to_owned()).collect(),
-        status: version.pointer("/subresources/status").is_some_and(Value::is_object),
+        status: version
+            .pointer("/subresources/status")
+            .is_some_and(Value::is_object),
         scale: scale_of(version),
         subresources: Vec::new(),
         storage_resource: format!("{group}/{plural}"),
@@ -100,20 +111,25 @@ fn columns_of(version: &Value) -> Vec<Column> {
     }];
     let declared = version.get("additionalPrinterColumns").and_then(Value::as_array);
     match declared.filter(|declared| !declared.is_empty()) {
-        Some(declared) => columns.extend(declared.iter().map(|column| Column {
-            name: text(column, "/name").to_owned(),
-            type_: text(column, "/type").to_owned(),
-            format: text(column, "/format").to_owned(),
-            description: match text(column, "/description") {
-                "" => format!("Custom resource definition column (in JSONPath format): {}", text(column, "/jsonPath")),
-                described => described.to_owned(),
-            },
-            priority: column
-                .get("priority")
-                .and_then(Value::as_i64)
-                .and_then(|priority| i32::try_from(priority).ok())
-                .unwrap_or_default(),
-            source: ColumnSource::JsonPath(text(column, "/jsonPath").to_owned()),
+        Some(declared) => columns.extend(declared.iter().map(|column| {
+            Column {
+                name: text(column, "/name").to_owned(),
+                type_: text(column, "/type").to_owned(),
+                format: text(column, "/format").to_owned(),
+                description: match text(column, "/description") {
+                    "" => format!(
+                        "Custom resource definition column (in JSONPath format): {}",
+                        text(column, "/jsonPath")
+                    ),
+                    described => described.to_owned(),
+                },
+                priority: column
+                    .get("priority")
+                    .and_then(Value::as_i64)
+                    .and_then(|priority| i32::try_from(priority).ok())
+                    .unwrap_or_default(),
+                source: ColumnSource::JsonPath(text(column, "/jsonPath").to_owned()),
+            }
         })),
         None => columns.push(Column {
             name: "Age".to_owned(),
@@ -147,7 +163,11 @@ fn deprecation_of(version: &Value, group: &str, kind: &str) -> Option<String> {
     }
     let given = text(version, "/deprecationWarning");
     let name = text(version, "/name");
-    Some(if given.is_empty() { format!("{group}/{name} {kind} is deprecated") } else { given.to_owned() })
+    Some(if given.is_empty() {
+        format!("{group}/{name} {kind} is deprecated")
+    } else {
+        given.to_owned()
+    })
 }
 
 /// The name of a custom kind among OpenAPI definitions: the group's labels in reverse, the version, the kind.

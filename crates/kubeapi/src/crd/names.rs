@@ -72,13 +72,22 @@ pub fn accept_names(crd: &Value, others: &[Value], kinds: &Kinds) -> CrdNames {
     let established = match was_established {
         // Once served, a definition stays served under the names that it has.
         Some(condition) => {
-            let reason = condition.get("reason").and_then(Value::as_str).unwrap_or("InitialNamesAccepted");
-            let message = condition.get("message").and_then(Value::as_str).unwrap_or_default();
+            let reason = condition
+                .get("reason")
+                .and_then(Value::as_str)
+                .unwrap_or("InitialNamesAccepted");
+            let message = condition
+                .get("message")
+                .and_then(Value::as_str)
+                .unwrap_or_default();
             make("Established", true, reason, message)
         }
-        None if is_accepted => {
-            make("Established", true, "InitialNamesAccepted", "the initial names have been accepted")
-        }
+        None if is_accepted => make(
+            "Established",
+            true,
+            "InitialNamesAccepted",
+            "the initial names have been accepted",
+        ),
         None => make("Established", false, "NotAccepted", "not all names are accepted"),
     };
     CrdNames {
@@ -94,11 +103,19 @@ fn make(type_: &str, status: bool, reason: &str, message: &str) -> Value {
 }
 
 fn text_of(names: &Value, field: &str) -> String {
-    names.get(field).and_then(Value::as_str).unwrap_or_default().to_owned()
+    names
+        .get(field)
+        .and_then(Value::as_str)
+        .unwrap_or_default()
+        .to_owned()
 }
 
 fn check(wanted: &str, current: &str, used: &BTreeSet<String>) -> Result<(), String> {
-    if wanted == current || !used.contains(wanted) { Ok(()) } else { Err(format!("{wanted:?} is already in use")) }
+    if wanted == current || !used.contains(wanted) {
+        Ok(())
+    } else {
+        Err(format!("{wanted:?} is already in use"))
+    }
 }
 
 fn check_short_names(wanted: &Value, current: &Value, used: &BTreeSet<String>) -> Result<(), String> {
@@ -119,7 +136,11 @@ fn check_short_names(wanted: &Value, current: &Value, used: &BTreeSet<String>) -
 fn taken(group: &str, own: &str, others: &[Value], kinds: &Kinds) -> (BTreeSet<String>, BTreeSet<String>) {
     let mut resources = BTreeSet::new();
     let mut kind_names = BTreeSet::new();
-    for info in kinds.all().iter().filter(|info| info.group == group && !info.custom) {
+    for info in kinds
+        .all()
+        .iter()
+        .filter(|info| info.group == group && !info.custom)
+    {
         resources.extend([info.plural.clone(), info.singular.clone()]);
         resources.extend(info.short_names.iter().cloned());
         kind_names.extend([info.kind.clone(), info.list_kind.clone()]);
@@ -128,7 +149,9 @@ fn taken(group: &str, own: &str, others: &[Value], kinds: &Kinds) -> (BTreeSet<S
         if text(other, "/spec/group") != group || text(other, "/metadata/name") == own {
             continue;
         }
-        let Some(names) = other.pointer("/status/acceptedNames") else { continue };
+        let Some(names) = other.pointer("/status/acceptedNames") else {
+            continue;
+        };
         resources.extend([text_of(names, "plural"), text_of(names, "singular")]);
         resources.extend(texts(names, "/shortNames"));
         kind_names.extend([text_of(names, "kind"), text_of(names, "listKind")]);

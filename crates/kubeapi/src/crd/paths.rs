@@ -20,7 +20,10 @@ pub(super) fn resolve<'schema>(
                 return Err("array notation is not allowed".to_owned());
             }
             let Some(after) = after.strip_prefix('\'') else {
-                let token: String = after.chars().take_while(|c| !matches!(c, '.' | '[' | ']')).collect();
+                let token: String = after
+                    .chars()
+                    .take_while(|c| !matches!(c, '.' | '[' | ']'))
+                    .collect();
                 return Err(format!("expected single quoted string but got {token}"));
             };
             let Some((name, after)) = after.split_once("']") else {
@@ -39,7 +42,10 @@ pub(super) fn resolve<'schema>(
             rest = &after[end..];
             after[..end].to_owned()
         } else {
-            let token: String = rest.chars().take_while(|c| !matches!(c, '.' | '[' | ']')).collect();
+            let token: String = rest
+                .chars()
+                .take_while(|c| !matches!(c, '.' | '[' | ']'))
+                .collect();
             return Err(format!("expected [ or . but got: {token}"));
         };
         let no_field = || "does not refer to a valid field".to_owned();
@@ -66,10 +72,25 @@ mod tests {
     fn a_path_is_followed_through_properties_and_maps() {
         let schema = json!({"properties": {"spec": {"properties": {
             "a": {"type": "string"}, "m": {"additionalProperties": {"type": "integer"}}}}}});
-        assert_eq!(resolve(".spec.a", &schema, false).map(|found| found.0), Ok("spec.a".to_owned()));
-        assert_eq!(resolve(".spec.m['x']", &schema, true).map(|found| found.0), Ok("spec.m[x]".to_owned()));
-        assert_eq!(resolve(".spec.b", &schema, false).map(|found| found.0), Err("does not refer to a valid field".to_owned()));
-        assert_eq!(resolve("spec", &schema, false).map(|found| found.0), Err("expected [ or . but got: spec".to_owned()));
-        assert_eq!(resolve(".spec['a']", &schema, false).map(|found| found.0), Err("array notation is not allowed".to_owned()));
+        assert_eq!(
+            resolve(".spec.a", &schema, false).map(|found| found.0),
+            Ok("spec.a".to_owned())
+        );
+        assert_eq!(
+            resolve(".spec.m['x']", &schema, true).map(|found| found.0),
+            Ok("spec.m[x]".to_owned())
+        );
+        assert_eq!(
+            resolve(".spec.b", &schema, false).map(|found| found.0),
+            Err("does not refer to a valid field".to_owned())
+        );
+        assert_eq!(
+            resolve("spec", &schema, false).map(|found| found.0),
+            Err("expected [ or . but got: spec".to_owned())
+        );
+        assert_eq!(
+            resolve(".spec['a']", &schema, false).map(|found| found.0),
+            Err("array notation is not allowed".to_owned())
+        );
     }
 }

@@ -10,12 +10,36 @@ use crate::{
 };
 
 const TYPES: [&str; 6] = ["array", "boolean", "integer", "number", "object", "string"];
-const REASONS: [&str; 4] = ["FieldValueDuplicate", "FieldValueForbidden", "FieldValueInvalid", "FieldValueRequired"];
+const REASONS: [&str; 4] = [
+    "FieldValueDuplicate",
+    "FieldValueForbidden",
+    "FieldValueInvalid",
+    "FieldValueRequired",
+];
 /// What a schema may say at its root when `status` is a subresource, since the schema of the status is cut out there.
 const AT_ROOT: [&str; 22] = [
-    "description", "type", "format", "title", "maximum", "exclusiveMaximum", "minimum", "exclusiveMinimum", "maxLength",
-    "minLength", "pattern", "maxItems", "minItems", "uniqueItems", "multipleOf", "required", "items", "properties",
-    "externalDocs", "example", "x-kubernetes-preserve-unknown-fields", "x-kubernetes-validations",
+    "description",
+    "type",
+    "format",
+    "title",
+    "maximum",
+    "exclusiveMaximum",
+    "minimum",
+    "exclusiveMinimum",
+    "maxLength",
+    "minLength",
+    "pattern",
+    "maxItems",
+    "minItems",
+    "uniqueItems",
+    "multipleOf",
+    "required",
+    "items",
+    "properties",
+    "externalDocs",
+    "example",
+    "x-kubernetes-preserve-unknown-fields",
+    "x-kubernetes-validations",
 ];
 const AT_ROOT_SHOWN: &str = "[Description Type Format Title Maximum ExclusiveMaximum Minimum ExclusiveMinimum MaxLength MinLength Pattern MaxItems MinItems UniqueItems MultipleOf Required Items Properties ExternalDocs Example XPreserveUnknownFields XValidations]";
 
@@ -26,7 +50,10 @@ pub(super) fn validate(document: &Value, has_status: bool, path: &FieldPath, err
         validate_root(document, path, errors);
     }
     if document.get("nullable") == Some(&Value::Bool(true)) {
-        errors.push(FieldError::forbidden(&path.child("nullable"), "nullable cannot be true at the root"));
+        errors.push(FieldError::forbidden(
+            &path.child("nullable"),
+            "nullable cannot be true at the root",
+        ));
     }
     let shape = structural::validate(document, path);
     let is_structural = shape.is_empty();
@@ -67,8 +94,13 @@ fn validate_root(document: &Value, path: &FieldPath, errors: &mut Vec<FieldError
             "only \"object\" is allowed as the type at the root of the schema if the status subresource is enabled",
         ));
     }
-    let is_other = |(name, value): (&String, &Value)| !AT_ROOT.contains(&name.as_str()) && !value.is_null() && value != false;
-    if document.as_object().is_some_and(|fields| fields.iter().any(is_other)) {
+    let is_other = |(name, value): (&String, &Value)| {
+        !AT_ROOT.contains(&name.as_str()) && !value.is_null() && value != false
+    };
+    if document
+        .as_object()
+        .is_some_and(|fields| fields.iter().any(is_other))
+    {
         errors.push(FieldError::invalid(
             path,
             document.clone(),
@@ -90,12 +122,20 @@ struct Context {
 fn visit(schema: &Value, path: &FieldPath, context: Context, is_root: bool, errors: &mut Vec<FieldError>) {
     let Some(fields) = schema.as_object() else { return };
     forbidden(schema, path, context, errors);
-    if let Some(additional) = schema.get("additionalProperties").filter(|additional| !additional.is_null()) {
+    if let Some(additional) = schema
+        .get("additionalProperties")
+        .filter(|additional| !additional.is_null())
+    {
         let at = path.child("additionalProperties");
-        let has_properties =
-            schema.get("properties").and_then(Value::as_object).is_some_and(|properties| !properties.is_empty());
+        let has_properties = schema
+            .get("properties")
+            .and_then(Value::as_object)
+            .is_some_and(|properties| !properties.is_empty());
         if has_properties && additional != true {
-            errors.push(FieldError::forbidden(&at, "additionalProperties and properties are mutual exclusive"));
+            errors.push(FieldError::forbidden(
+                &at,
+                "additionalProperties and properties are mutual exclusive",
+            ));
         }
         let mut inner = context;
         if context.inside_metadata {
@@ -103,7 +143,12 @@ fn visit(schema: &Value, path: &FieldPath, context: Context, is_root: bool, erro
         }
         visit(additional, &at, inner, false, errors);
     }
-    for (name, property) in schema.get("properties").and_then(Value::as_object).into_iter().flatten() {
+    for (name, property) in schema
+        .get("properties")
+        .and_then(Value::as_object)
+        .into_iter()
+        .flatten()
+    {
         let mut inner = context;
         let is_resource = is_root || schema.get("x-kubernetes-embedded-resource") == Some(&Value::Bool(true));
         if is_resource && matches!(name.as_str(), "metadata" | "kind" | "apiVersion") {
@@ -116,13 +161,25 @@ fn visit(schema: &Value, path: &FieldPath, context: Context, is_root: bool, erro
                 });
             }
         }
-        visit(property, &path.child("properties").key(name), inner, false, errors);
+        visit(
+            property,
+            &path.child("properties").key(name),
+            inner,
+            false,
+            errors,
+        );
     }
     if let Some(not) = fields.get("not") {
         visit(not, &path.child("not"), context, false, errors);
     }
     for junctor in ["allOf", "oneOf", "anyOf"] {
-        for (index, part) in schema.get(junctor).and_then(Value::as_array).into_iter().flatten().enumerate() {
+        for (index, part) in schema
+            .get(junctor)
+            .and_then(Value::as_array)
+            .into_iter()
+            .flatten()
+            .enumerate()
+        {
             visit(part, &path.child(junctor).index(index), context, false, errors);
         }
     }
@@ -141,14 +198,34 @@ fn text<'schema>(schema: &'schema Value, name: &str) -> &'schema str {
 fn forbidden(schema: &Value, path: &FieldPath, context: Context, errors: &mut Vec<FieldError>) {
     let type_ = text(schema, "type");
     if !type_.is_empty() && !TYPES.contains(&type_) {
-        errors.push(FieldError::not_supported(&path.child("type"), json!(type_), &TYPES));
+        errors.push(FieldError::not_supported(
+            &path.child("type"),
+            json!(type_),
+            &TYPES,
+        ));
     }
-    if let (Some(reason), true) = (context.no_defaults, schema.get("default").is_some_and(|default| !default.is_null())) {
-        errors.push(FieldError::forbidden(&path.child("default"), format!("must not be set {reason}")));
+    if let (Some(reason), true) = (
+        context.no_defaults,
+        schema.get("default").is_some_and(|default| !default.is_null()),
+    ) {
+        errors.push(FieldError::forbidden(
+            &path.child("default"),
+            format!("must not be set {reason}"),
+        ));
     }
-    for name in ["id", "additionalItems", "patternProperties", "definitions", "dependencies", "$ref"] {
+    for name in [
+        "id",
+        "additionalItems",
+        "patternProperties",
+        "definitions",
+        "dependencies",
+        "$ref",
+    ] {
         if schema.get(name).is_some_and(|value| !value.is_null()) {
-            errors.push(FieldError::forbidden(&path.child(name), format!("{name} is not supported")));
+            errors.push(FieldError::forbidden(
+                &path.child(name),
+                format!("{name} is not supported"),
+            ));
         }
     }
     if type_ == "null" {
@@ -156,11 +233,17 @@ fn forbidden(schema: &Value, path: &FieldPath, context: Context, errors: &mut Ve
         errors.push(FieldError::forbidden(&path.child("type"), detail));
     }
     if schema.get("items").is_some_and(Value::is_array) {
-        errors.push(FieldError::forbidden(&path.child("items"), "items must be a schema object and not an array"));
+        errors.push(FieldError::forbidden(
+            &path.child("items"),
+            "items must be a schema object and not an array",
+        ));
     }
     if context.inside_metadata && schema.get("x-kubernetes-embedded-resource") == Some(&Value::Bool(true)) {
         let at = path.child("x-kubernetes-embedded-resource");
-        errors.push(FieldError::forbidden(&at, "must not be used inside of resource meta"));
+        errors.push(FieldError::forbidden(
+            &at,
+            "must not be used inside of resource meta",
+        ));
     }
     if schema.get("uniqueItems") == Some(&Value::Bool(true)) {
         let detail = "uniqueItems cannot be set to true since the runtime complexity becomes quadratic";
@@ -168,7 +251,11 @@ fn forbidden(schema: &Value, path: &FieldPath, context: Context, errors: &mut Ve
     }
     if schema.get("x-kubernetes-preserve-unknown-fields") == Some(&Value::Bool(false)) {
         let at = path.child("x-kubernetes-preserve-unknown-fields");
-        errors.push(FieldError::invalid(&at, Value::Bool(false), "must be true or undefined"));
+        errors.push(FieldError::invalid(
+            &at,
+            Value::Bool(false),
+            "must be true or undefined",
+        ));
     }
 }
 
@@ -193,11 +280,19 @@ fn list_and_map_types(schema: &Value, path: &FieldPath, errors: &mut Vec<FieldEr
     }
     if !matches!(map_type, "" | "atomic" | "granular") {
         let at = path.child("x-kubernetes-map-type");
-        errors.push(FieldError::not_supported(&at, json!(map_type), &["atomic", "granular"]));
+        errors.push(FieldError::not_supported(
+            &at,
+            json!(map_type),
+            &["atomic", "granular"],
+        ));
     }
     let at = path.child("x-kubernetes-list-type");
     if !matches!(list_type, "" | "atomic" | "set" | "map") {
-        errors.push(FieldError::not_supported(&at, json!(list_type), &["atomic", "set", "map"]));
+        errors.push(FieldError::not_supported(
+            &at,
+            json!(list_type),
+            &["atomic", "set", "map"],
+        ));
     }
     let keys: Vec<&str> = schema
         .get("x-kubernetes-list-map-keys")
@@ -218,29 +313,47 @@ fn list_and_map_types(schema: &Value, path: &FieldPath, errors: &mut Vec<FieldEr
         ("set", Some(items)) => set_list(items, path, errors),
         _ => {}
     }
-    if let ("map" | "set", Some(Value::Bool(true))) = (list_type, items.and_then(|items| items.get("nullable"))) {
+    if let ("map" | "set", Some(Value::Bool(true))) =
+        (list_type, items.and_then(|items| items.get("nullable")))
+    {
         let detail = format!("cannot be nullable when x-kubernetes-list-type is {list_type}");
-        errors.push(FieldError::forbidden(&path.child("items").child("nullable"), detail));
+        errors.push(FieldError::forbidden(
+            &path.child("items").child("nullable"),
+            detail,
+        ));
     }
 }
 
 fn set_list(items: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
     const DETAIL: &str = "must be atomic as item of a list with x-kubernetes-list-type=set";
     let (name, is_atomic) = match text(items, "type") {
-        "array" => ("x-kubernetes-list-type", matches!(text(items, "x-kubernetes-list-type"), "" | "atomic")),
-        "object" => ("x-kubernetes-map-type", text(items, "x-kubernetes-map-type") == "atomic"),
+        "array" => (
+            "x-kubernetes-list-type",
+            matches!(text(items, "x-kubernetes-list-type"), "" | "atomic"),
+        ),
+        "object" => (
+            "x-kubernetes-map-type",
+            text(items, "x-kubernetes-map-type") == "atomic",
+        ),
         _ => return,
     };
     if !is_atomic {
         let value = items.get(name).cloned().unwrap_or(Value::Null);
-        errors.push(FieldError::invalid(&path.child("items").child(name), value, DETAIL));
+        errors.push(FieldError::invalid(
+            &path.child("items").child(name),
+            value,
+            DETAIL,
+        ));
     }
 }
 
 fn map_list(keys: &[&str], items: Option<&Value>, path: &FieldPath, errors: &mut Vec<FieldError>) {
     let at = path.child("x-kubernetes-list-map-keys");
     if keys.is_empty() {
-        errors.push(FieldError::required(&at, "must not be empty if x-kubernetes-list-type is map"));
+        errors.push(FieldError::required(
+            &at,
+            "must not be empty if x-kubernetes-list-type is map",
+        ));
     }
     let Some(items) = items else {
         let detail = "must have a schema if x-kubernetes-list-type is map";
@@ -250,7 +363,11 @@ fn map_list(keys: &[&str], items: Option<&Value>, path: &FieldPath, errors: &mut
     let type_ = text(items, "type");
     if type_ != "object" {
         let detail = "must be object if parent array's x-kubernetes-list-type is map";
-        errors.push(FieldError::invalid(&path.child("items").child("type"), json!(type_), detail));
+        errors.push(FieldError::invalid(
+            &path.child("items").child("type"),
+            json!(type_),
+            detail,
+        ));
         return;
     }
     let required: Vec<&str> = items
@@ -260,14 +377,25 @@ fn map_list(keys: &[&str], items: Option<&Value>, path: &FieldPath, errors: &mut
         .unwrap_or_default();
     for (index, key) in keys.iter().enumerate() {
         let property_path = path.child("items").child("properties").key(key);
-        match items.get("properties").and_then(|properties| properties.get(*key)) {
+        match items
+            .get("properties")
+            .and_then(|properties| properties.get(*key))
+        {
             None => {
-                errors.push(FieldError::invalid(&at, json!(keys), "entries must all be names of item properties"));
+                errors.push(FieldError::invalid(
+                    &at,
+                    json!(keys),
+                    "entries must all be names of item properties",
+                ));
             }
             Some(property) => {
                 if matches!(text(property, "type"), "array" | "object") {
                     let detail = "must be a scalar type if parent array's x-kubernetes-list-type is map";
-                    errors.push(FieldError::invalid(&property_path.child("type"), json!(type_), detail));
+                    errors.push(FieldError::invalid(
+                        &property_path.child("type"),
+                        json!(type_),
+                        detail,
+                    ));
                 }
                 if !required.contains(key) && property.get("default").is_none() {
                     let detail = "this property is in x-kubernetes-list-map-keys, so it must have a default or be a \
@@ -281,7 +409,11 @@ fn map_list(keys: &[&str], items: Option<&Value>, path: &FieldPath, errors: &mut
             }
         }
         if keys[..index].contains(key) {
-            errors.push(FieldError::invalid(&at, json!(keys), "must not contain duplicate entries"));
+            errors.push(FieldError::invalid(
+                &at,
+                json!(keys),
+                "must not contain duplicate entries",
+            ));
         }
     }
 }
@@ -289,15 +421,29 @@ fn map_list(keys: &[&str], items: Option<&Value>, path: &FieldPath, errors: &mut
 /// The texts of `x-kubernetes-validations`; the expressions themselves are compiled later.
 fn rules(schema: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
     let has_lines = |text: &str| text.contains(['\n', '\r']);
-    for (index, rule) in schema.get("x-kubernetes-validations").and_then(Value::as_array).into_iter().flatten().enumerate() {
+    for (index, rule) in schema
+        .get("x-kubernetes-validations")
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+        .enumerate()
+    {
         let at = path.child("x-kubernetes-validations").index(index);
         let (expression, message) = (text(rule, "rule").trim(), text(rule, "message"));
         if expression.is_empty() {
             errors.push(FieldError::required(&at.child("rule"), "rule is not specified"));
         } else if !message.is_empty() && message.trim().is_empty() {
-            errors.push(FieldError::invalid(&at.child("message"), json!(message), "must be non-empty if specified"));
+            errors.push(FieldError::invalid(
+                &at.child("message"),
+                json!(message),
+                "must be non-empty if specified",
+            ));
         } else if has_lines(message.trim()) {
-            errors.push(FieldError::invalid(&at.child("message"), json!(message), "must not contain line breaks"));
+            errors.push(FieldError::invalid(
+                &at.child("message"),
+                json!(message),
+                "must not contain line breaks",
+            ));
         } else if has_lines(expression) && message.trim().is_empty() {
             let detail = "message must be specified if rule contains line breaks";
             errors.push(FieldError::required(&at.child("message"), detail));
@@ -307,8 +453,16 @@ fn rules(schema: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
             let detail = "messageExpression must be non-empty if specified";
             errors.push(FieldError::required(&at.child("messageExpression"), detail));
         }
-        if let Some(reason) = rule.get("reason").and_then(Value::as_str).filter(|reason| !REASONS.contains(reason)) {
-            errors.push(FieldError::not_supported(&at.child("reason"), json!(reason), &REASONS));
+        if let Some(reason) = rule
+            .get("reason")
+            .and_then(Value::as_str)
+            .filter(|reason| !REASONS.contains(reason))
+        {
+            errors.push(FieldError::not_supported(
+                &at.child("reason"),
+                json!(reason),
+                &REASONS,
+            ));
         }
         let field_path = text(rule, "fieldPath");
         if field_path.is_empty() {
@@ -316,13 +470,25 @@ fn rules(schema: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
         }
         let at = at.child("fieldPath");
         if field_path.trim().is_empty() {
-            errors.push(FieldError::invalid(&at, json!(field_path), "must be non-empty if specified"));
+            errors.push(FieldError::invalid(
+                &at,
+                json!(field_path),
+                "must be non-empty if specified",
+            ));
         }
         if has_lines(field_path) {
-            errors.push(FieldError::invalid(&at, json!(field_path), "must not contain line breaks"));
+            errors.push(FieldError::invalid(
+                &at,
+                json!(field_path),
+                "must not contain line breaks",
+            ));
         }
         if paths::resolve(field_path, schema, true).is_err() {
-            errors.push(FieldError::invalid(&at, json!(field_path), "must be a valid path"));
+            errors.push(FieldError::invalid(
+                &at,
+                json!(field_path),
+                "must be a valid path",
+            ));
         }
     }
 }
@@ -335,11 +501,24 @@ fn validate_defaults(schema: &Value, path: &FieldPath, errors: &mut Vec<FieldErr
         let at = path.child("default");
         let mut pruned = default.clone();
         if !schema::prune(&node, &mut pruned).is_empty() {
-            errors.push(FieldError::invalid(&at, default.clone(), "must not have unknown fields"));
+            errors.push(FieldError::invalid(
+                &at,
+                default.clone(),
+                "must not have unknown fields",
+            ));
         }
-        errors.extend(schema::validate(&node, default).into_iter().map(|fault| below(&at, fault)));
+        errors.extend(
+            schema::validate(&node, default)
+                .into_iter()
+                .map(|fault| below(&at, fault)),
+        );
     }
-    for (name, property) in schema.get("properties").and_then(Value::as_object).into_iter().flatten() {
+    for (name, property) in schema
+        .get("properties")
+        .and_then(Value::as_object)
+        .into_iter()
+        .flatten()
+    {
         validate_defaults(property, &path.child("properties").key(name), errors);
     }
     if let Some(items) = schema.get("items") {

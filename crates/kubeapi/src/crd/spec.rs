@@ -13,7 +13,16 @@ use crate::{
 };
 
 const COLUMN_TYPES: [&str; 5] = ["boolean", "date", "integer", "number", "string"];
-const COLUMN_FORMATS: [&str; 8] = ["byte", "date", "date-time", "double", "float", "int32", "int64", "password"];
+const COLUMN_FORMATS: [&str; 8] = [
+    "byte",
+    "date",
+    "date-time",
+    "double",
+    "float",
+    "int32",
+    "int64",
+    "password",
+];
 const MAX_SELECTABLE_FIELDS: usize = 8;
 const MAX_DEPRECATION_WARNING: usize = 256;
 
@@ -38,7 +47,11 @@ pub fn validate_crd(crd: &Value, old: Option<&Value>) -> Vec<FieldError> {
     match scope {
         "" => errors.push(FieldError::required(&path.child("scope"), "")),
         "Cluster" | "Namespaced" => {}
-        _ => errors.push(FieldError::not_supported(&path.child("scope"), json!(scope), &["Cluster", "Namespaced"])),
+        _ => errors.push(FieldError::not_supported(
+            &path.child("scope"),
+            json!(scope),
+            &["Cluster", "Namespaced"],
+        )),
     }
     validate_versions(crd, &path, &mut errors);
     validate_names(crd, &path.child("names"), &mut errors);
@@ -68,7 +81,11 @@ fn validate_group(crd: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
     } else if !messages.is_empty() {
         errors.push(FieldError::invalid(&at, json!(group), messages.join(",")));
     } else if !group.contains('.') {
-        errors.push(FieldError::invalid(&at, json!(group), "should be a domain with at least one dot"));
+        errors.push(FieldError::invalid(
+            &at,
+            json!(group),
+            "should be a domain with at least one dot",
+        ));
     }
 }
 
@@ -105,11 +122,21 @@ fn validate_versions(crd: &Value, path: &FieldPath, errors: &mut Vec<FieldError>
         let name = text(version, "/name");
         let messages = NameRule::Label1035.check(name, false);
         if !messages.is_empty() {
-            errors.push(FieldError::invalid(&at.child("name"), json!(name), messages.join(",")));
+            errors.push(FieldError::invalid(
+                &at.child("name"),
+                json!(name),
+                messages.join(","),
+            ));
         }
         validate_deprecation(version, &at.child("deprecationWarning"), errors);
-        if version.pointer("/schema/openAPIV3Schema").is_none_or(|schema| !schema.is_object()) {
-            errors.push(FieldError::required(&at.child("schema").child("openAPIV3Schema"), "schemas are required"));
+        if version
+            .pointer("/schema/openAPIV3Schema")
+            .is_none_or(|schema| !schema.is_object())
+        {
+            errors.push(FieldError::required(
+                &at.child("schema").child("openAPIV3Schema"),
+                "schemas are required",
+            ));
         }
         let first = index == 0;
         // What is shared is checked once, where the reference keeps it.
@@ -118,18 +145,29 @@ fn validate_versions(crd: &Value, path: &FieldPath, errors: &mut Vec<FieldError>
             (true, false) => None,
             (false, _) => Some(at.child(own)),
         };
-        if let (Some(at), Some(schema)) =
-            (place(shared.schema, "validation", "schema"), version.pointer("/schema/openAPIV3Schema"))
-        {
-            let has_status = version.pointer("/subresources/status").is_some_and(Value::is_object);
+        if let (Some(at), Some(schema)) = (
+            place(shared.schema, "validation", "schema"),
+            version.pointer("/schema/openAPIV3Schema"),
+        ) {
+            let has_status = version
+                .pointer("/subresources/status")
+                .is_some_and(Value::is_object);
             schemas::validate(schema, has_status, &at.child("openAPIV3Schema"), errors);
         }
         if let Some(at) = place(shared.subresources, "subresources", "subresources") {
             validate_scale(version, &at, errors);
         }
-        if let Some(at) = place(shared.columns, "additionalPrinterColumns", "additionalPrinterColumns") {
-            for (index, column) in
-                version.get("additionalPrinterColumns").and_then(Value::as_array).into_iter().flatten().enumerate()
+        if let Some(at) = place(
+            shared.columns,
+            "additionalPrinterColumns",
+            "additionalPrinterColumns",
+        ) {
+            for (index, column) in version
+                .get("additionalPrinterColumns")
+                .and_then(Value::as_array)
+                .into_iter()
+                .flatten()
+                .enumerate()
             {
                 validate_column(column, &at.index(index), errors);
             }
@@ -140,10 +178,21 @@ fn validate_versions(crd: &Value, path: &FieldPath, errors: &mut Vec<FieldError>
     }
     let names: Vec<&str> = list.iter().map(|version| text(version, "/name")).collect();
     let shown = || crd.pointer("/spec/versions").cloned().unwrap_or_default();
-    if names.iter().enumerate().any(|(index, name)| names[..index].contains(name)) {
-        errors.push(FieldError::invalid(&at, shown(), "must contain unique version names"));
+    if names
+        .iter()
+        .enumerate()
+        .any(|(index, name)| names[..index].contains(name))
+    {
+        errors.push(FieldError::invalid(
+            &at,
+            shown(),
+            "must contain unique version names",
+        ));
     }
-    let stored = list.iter().filter(|version| version.get("storage") == Some(&Value::Bool(true))).count();
+    let stored = list
+        .iter()
+        .filter(|version| version.get("storage") == Some(&Value::Bool(true)))
+        .count();
     if stored != 1 {
         let detail = "must have exactly one version marked as storage version";
         errors.push(FieldError::invalid(&at, shown(), detail));
@@ -151,7 +200,9 @@ fn validate_versions(crd: &Value, path: &FieldPath, errors: &mut Vec<FieldError>
 }
 
 fn validate_deprecation(version: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
-    let Some(warning) = version.get("deprecationWarning").and_then(Value::as_str) else { return };
+    let Some(warning) = version.get("deprecationWarning").and_then(Value::as_str) else {
+        return;
+    };
     let mut refuse = |detail: &str| errors.push(FieldError::invalid(at, json!(warning), detail));
     if version.get("deprecated") != Some(&Value::Bool(true)) {
         refuse("can only be set for deprecated versions");
@@ -163,7 +214,10 @@ fn validate_deprecation(version: &Value, at: &FieldPath, errors: &mut Vec<FieldE
     if warning.is_empty() {
         refuse("must not be an empty string");
     }
-    if let Some((index, _)) = warning.char_indices().find(|(_, character)| character.is_control()) {
+    if let Some((index, _)) = warning
+        .char_indices()
+        .find(|(_, character)| character.is_control())
+    {
         refuse(&format!(
             "must only contain printable UTF-8 characters; non-printable character found at index {index}"
         ));
@@ -171,25 +225,43 @@ fn validate_deprecation(version: &Value, at: &FieldPath, errors: &mut Vec<FieldE
 }
 
 fn validate_scale(version: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
-    let Some(scale) = version.pointer("/subresources/scale").filter(|scale| scale.is_object()) else { return };
-    for (field, prefix, place) in
-        [("specReplicasPath", ".spec.", "under .spec"), ("statusReplicasPath", ".status.", "under .status")]
-    {
+    let Some(scale) = version
+        .pointer("/subresources/scale")
+        .filter(|scale| scale.is_object())
+    else {
+        return;
+    };
+    for (field, prefix, place) in [
+        ("specReplicasPath", ".spec.", "under .spec"),
+        ("statusReplicasPath", ".status.", "under .status"),
+    ] {
         let at = at.child("scale").child(field);
         let path = text(scale, &format!("/{field}"));
         if path.is_empty() {
             errors.push(FieldError::required(&at, ""));
         } else if !path.starts_with('.') {
-            errors.push(FieldError::invalid(&at, json!(path), "must be a simple json path starting with ."));
+            errors.push(FieldError::invalid(
+                &at,
+                json!(path),
+                "must be a simple json path starting with .",
+            ));
         } else if !path.starts_with(prefix) {
-            errors.push(FieldError::invalid(&at, json!(path), format!("should be a json path {place}")));
+            errors.push(FieldError::invalid(
+                &at,
+                json!(path),
+                format!("should be a json path {place}"),
+            ));
         }
     }
     let selector = text(scale, "/labelSelectorPath");
     if !selector.is_empty() {
         let at = at.child("scale").child("labelSelectorPath");
         if !selector.starts_with('.') {
-            errors.push(FieldError::invalid(&at, json!(selector), "must be a simple json path starting with ."));
+            errors.push(FieldError::invalid(
+                &at,
+                json!(selector),
+                "must be a simple json path starting with .",
+            ));
         } else if !selector.starts_with(".spec.") && !selector.starts_with(".status.") {
             let detail = "should be a json path under either .spec or .status";
             errors.push(FieldError::invalid(&at, json!(selector), detail));
@@ -218,14 +290,22 @@ fn validate_column(column: &Value, at: &FieldPath, errors: &mut Vec<FieldError>)
     if path.is_empty() {
         errors.push(FieldError::required(&at, ""));
     } else if !path.starts_with('.') {
-        errors.push(FieldError::invalid(&at, json!(path), "must be a simple json path starting with ."));
+        errors.push(FieldError::invalid(
+            &at,
+            json!(path),
+            "must be a simple json path starting with .",
+        ));
     }
 }
 
 fn validate_selectable_fields(version: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
     let mut seen: Vec<String> = Vec::new();
     let schema = version.pointer("/schema/openAPIV3Schema").unwrap_or(&Value::Null);
-    let fields = version.get("selectableFields").and_then(Value::as_array).into_iter().flatten();
+    let fields = version
+        .get("selectableFields")
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten();
     for (index, field) in fields.enumerate() {
         let at = at.index(index).child("jsonPath");
         let path = text(field, "/jsonPath");
@@ -236,12 +316,20 @@ fn validate_selectable_fields(version: &Value, at: &FieldPath, errors: &mut Vec<
         let (rendered, found) = match paths::resolve(path, schema, false) {
             Ok(resolved) => resolved,
             Err(reason) => {
-                errors.push(FieldError::invalid(&at, json!(path), format!("is an invalid path: {reason}")));
+                errors.push(FieldError::invalid(
+                    &at,
+                    json!(path),
+                    format!("is an invalid path: {reason}"),
+                ));
                 continue;
             }
         };
         if rendered == "metadata" || rendered.starts_with("metadata.") {
-            errors.push(FieldError::invalid(&at, json!(path), "must not point to fields in metadata"));
+            errors.push(FieldError::invalid(
+                &at,
+                json!(path),
+                "must not point to fields in metadata",
+            ));
         }
         if !matches!(text(found, "/type"), "string" | "boolean" | "integer") {
             let detail = "must point to a field of type string, boolean or integer. Enum string fields and strings with \
@@ -273,17 +361,36 @@ fn validate_names(crd: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
             continue;
         }
         let is_kind = field.ends_with("ind");
-        let messages = NameRule::Label1035.check(&if is_kind { name.to_lowercase() } else { name.to_owned() }, false);
+        let messages = NameRule::Label1035.check(
+            &if is_kind {
+                name.to_lowercase()
+            } else {
+                name.to_owned()
+            },
+            false,
+        );
         if !messages.is_empty() {
-            let prefix = if is_kind { "may have mixed case, but should otherwise match: " } else { "" };
-            errors.push(FieldError::invalid(&at.child(field), json!(name), format!("{prefix}{}", messages.join(","))));
+            let prefix = if is_kind {
+                "may have mixed case, but should otherwise match: "
+            } else {
+                ""
+            };
+            errors.push(FieldError::invalid(
+                &at.child(field),
+                json!(name),
+                format!("{prefix}{}", messages.join(",")),
+            ));
         }
     }
     for field in ["shortNames", "categories"] {
         for (index, name) in texts(names, &format!("/{field}")).iter().enumerate() {
             let messages = NameRule::Label1035.check(name, false);
             if !messages.is_empty() {
-                errors.push(FieldError::invalid(&at.child(field).index(index), json!(name), messages.join(",")));
+                errors.push(FieldError::invalid(
+                    &at.child(field).index(index),
+                    json!(name),
+                    messages.join(","),
+                ));
             }
         }
     }
@@ -296,7 +403,12 @@ fn validate_names(crd: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
 
 /// Objects are converted between versions by changing `apiVersion` only.
 fn validate_conversion(crd: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
-    let Some(conversion) = crd.pointer("/spec/conversion").filter(|conversion| conversion.is_object()) else { return };
+    let Some(conversion) = crd
+        .pointer("/spec/conversion")
+        .filter(|conversion| conversion.is_object())
+    else {
+        return;
+    };
     match text(conversion, "/strategy") {
         "" => errors.push(FieldError::required(&at.child("strategy"), "")),
         "None" => {
@@ -350,13 +462,16 @@ fn validate_update(crd: &Value, old: &Value, path: &FieldPath, errors: &mut Vec<
 fn validate_approval(crd: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) {
     const ANNOTATION: &str = "api-approved.kubernetes.io";
     let group = text(crd, "/spec/group");
-    let is_protected =
-        ["k8s.io", "kubernetes.io"].iter().any(|owned| group == *owned || group.ends_with(&format!(".{owned}")));
+    let is_protected = ["k8s.io", "kubernetes.io"]
+        .iter()
+        .any(|owned| group == *owned || group.ends_with(&format!(".{owned}")));
     if !is_protected || old.is_some() {
         return;
     }
     let at = FieldPath::of("metadata.annotations").key(ANNOTATION);
-    let approval = crd.pointer("/metadata/annotations").and_then(|annotations| annotations.get(ANNOTATION));
+    let approval = crd
+        .pointer("/metadata/annotations")
+        .and_then(|annotations| annotations.get(ANNOTATION));
     match approval.and_then(Value::as_str).unwrap_or_default() {
         "" => errors.push(FieldError::required(
             &at,

@@ -35,7 +35,11 @@ fn type_of(schema: &Value) -> &str {
 }
 
 fn properties(schema: &Value) -> impl Iterator<Item = (&String, &Value)> {
-    schema.get("properties").and_then(Value::as_object).into_iter().flatten()
+    schema
+        .get("properties")
+        .and_then(Value::as_object)
+        .into_iter()
+        .flatten()
 }
 
 fn invariants(schema: &Value, level: Level, path: &FieldPath, errors: &mut Vec<FieldError>) {
@@ -47,9 +51,17 @@ fn invariants(schema: &Value, level: Level, path: &FieldPath, errors: &mut Vec<F
         invariants(items, Level::Item, &path.child("items"), errors);
     }
     for (name, property) in properties(schema) {
-        invariants(property, Level::Field, &path.child("properties").key(name), errors);
+        invariants(
+            property,
+            Level::Field,
+            &path.child("properties").key(name),
+            errors,
+        );
     }
-    if let Some(additional) = schema.get("additionalProperties").filter(|additional| !additional.is_null()) {
+    if let Some(additional) = schema
+        .get("additionalProperties")
+        .filter(|additional| !additional.is_null())
+    {
         let at = path.child("additionalProperties");
         if level == Level::Root {
             errors.push(FieldError::forbidden(&at, "must not be used at the root"));
@@ -95,9 +107,16 @@ fn types(schema: &Value, level: Level, path: &FieldPath, errors: &mut Vec<FieldE
         errors.push(FieldError::forbidden(&path.child("additionalProperties"), detail));
     }
     if level == Level::Root && !declared.is_empty() && declared != "object" {
-        errors.push(FieldError::invalid(&at, json!(declared), "must be object at the root"));
+        errors.push(FieldError::invalid(
+            &at,
+            json!(declared),
+            "must be object at the root",
+        ));
     }
-    if embedded && !flag(schema, "x-kubernetes-preserve-unknown-fields") && properties(schema).next().is_none() {
+    if embedded
+        && !flag(schema, "x-kubernetes-preserve-unknown-fields")
+        && properties(schema).next().is_none()
+    {
         let detail = "must not be empty if x-kubernetes-embedded-resource is true without \
                       x-kubernetes-preserve-unknown-fields";
         errors.push(FieldError::required(&path.child("properties"), detail));
@@ -111,16 +130,27 @@ fn metadata(schema: &Value, level: Level, path: &FieldPath, errors: &mut Vec<Fie
         let at = path.child("properties").key(name);
         match name.as_str() {
             "kind" | "apiVersion" if is_resource && type_of(property) != "string" => {
-                errors.push(FieldError::invalid(&at.child("type"), json!(type_of(property)), "must be string"));
+                errors.push(FieldError::invalid(
+                    &at.child("type"),
+                    json!(type_of(property)),
+                    "must be string",
+                ));
             }
             "metadata" => {
                 if is_resource && type_of(property) != "object" {
-                    errors.push(FieldError::invalid(&at.child("type"), json!(type_of(property)), "must be object"));
+                    errors.push(FieldError::invalid(
+                        &at.child("type"),
+                        json!(type_of(property)),
+                        "must be object",
+                    ));
                 }
-                let only_names = properties(property).all(|(name, _)| matches!(name.as_str(), "name" | "generateName"));
-                let other_fields = property
-                    .as_object()
-                    .is_some_and(|fields| fields.keys().any(|key| !matches!(key.as_str(), "type" | "properties" | "description")));
+                let only_names =
+                    properties(property).all(|(name, _)| matches!(name.as_str(), "name" | "generateName"));
+                let other_fields = property.as_object().is_some_and(|fields| {
+                    fields
+                        .keys()
+                        .any(|key| !matches!(key.as_str(), "type" | "properties" | "description"))
+                });
                 if level == Level::Root && (!only_names || other_fields) {
                     errors.push(FieldError::forbidden(
                         &at,
@@ -141,7 +171,10 @@ fn extensions(schema: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
     if !flag(schema, "x-kubernetes-int-or-string") {
         return;
     }
-    for name in ["x-kubernetes-preserve-unknown-fields", "x-kubernetes-embedded-resource"] {
+    for name in [
+        "x-kubernetes-preserve-unknown-fields",
+        "x-kubernetes-embedded-resource",
+    ] {
         if flag(schema, name) {
             let detail = "must be false if x-kubernetes-int-or-string is true";
             errors.push(FieldError::invalid(&path.child(name), Value::Bool(true), detail));
@@ -149,12 +182,22 @@ fn extensions(schema: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
     }
 }
 
-fn demands(schema: &Value, skip_any_of: bool, skip_first: bool, path: &FieldPath, errors: &mut Vec<FieldError>) {
+fn demands(
+    schema: &Value,
+    skip_any_of: bool,
+    skip_first: bool,
+    path: &FieldPath,
+    errors: &mut Vec<FieldError>,
+) {
     for junctor in JUNCTORS {
         if junctor == "anyOf" && skip_any_of {
             continue;
         }
-        let list = schema.get(junctor).and_then(Value::as_array).into_iter().flatten();
+        let list = schema
+            .get(junctor)
+            .and_then(Value::as_array)
+            .into_iter()
+            .flatten();
         for (index, part) in list.enumerate() {
             let skip = junctor == "allOf" && index == 0 && skip_first;
             nested(part, skip, &path.child(junctor).index(index), errors);
@@ -163,11 +206,18 @@ fn demands(schema: &Value, skip_any_of: bool, skip_first: bool, path: &FieldPath
     if let Some(not) = schema.get("not").filter(|not| not.is_object()) {
         nested(not, false, &path.child("not"), errors);
     }
-    if let Some(pattern) = schema.get("pattern").and_then(Value::as_str).filter(|pattern| !pattern.is_empty())
+    if let Some(pattern) = schema
+        .get("pattern")
+        .and_then(Value::as_str)
+        .filter(|pattern| !pattern.is_empty())
         && let Err(error) = compile_pattern(pattern)
     {
         let detail = format!("must be a valid regular expression, but isn't: {error}");
-        errors.push(FieldError::invalid(&path.child("pattern"), json!(pattern), detail));
+        errors.push(FieldError::invalid(
+            &path.child("pattern"),
+            json!(pattern),
+            detail,
+        ));
     }
 }
 
@@ -181,10 +231,17 @@ fn nested(schema: &Value, skip_any_of: bool, path: &FieldPath, errors: &mut Vec<
         let at = path.child("properties").key(name);
         nested(property, false, &at, errors);
         if name == "metadata" {
-            errors.push(FieldError::forbidden(&at, "must not be specified in a nested context"));
+            errors.push(FieldError::forbidden(
+                &at,
+                "must not be specified in a nested context",
+            ));
         }
     }
-    let is_set = |name: &str| schema.get(name).is_some_and(|value| !value.is_null() && value != false && value != "");
+    let is_set = |name: &str| {
+        schema
+            .get(name)
+            .is_some_and(|value| !value.is_null() && value != false && value != "")
+    };
     for (name, state) in [
         ("type", "empty"),
         ("additionalProperties", "undefined"),
@@ -201,7 +258,10 @@ fn nested(schema: &Value, skip_any_of: bool, path: &FieldPath, errors: &mut Vec<
         ("x-kubernetes-validations", "empty"),
     ] {
         if is_set(name) {
-            errors.push(FieldError::forbidden(&path.child(name), format!("must be {state} to be structural")));
+            errors.push(FieldError::forbidden(
+                &path.child(name),
+                format!("must be {state} to be structural"),
+            ));
         }
     }
 }
@@ -209,7 +269,11 @@ fn nested(schema: &Value, skip_any_of: bool, path: &FieldPath, errors: &mut Vec<
 /// Every field and list that a junctor restricts is declared by the structure.
 fn completeness(schema: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
     for junctor in JUNCTORS {
-        let list = schema.get(junctor).and_then(Value::as_array).into_iter().flatten();
+        let list = schema
+            .get(junctor)
+            .and_then(Value::as_array)
+            .into_iter()
+            .flatten();
         for (index, part) in list.enumerate() {
             declared(part, schema, path, &path.child(junctor).index(index), errors);
         }
@@ -227,10 +291,22 @@ fn completeness(schema: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) 
     }
 }
 
-fn declared(part: &Value, structure: &Value, path: &FieldPath, part_path: &FieldPath, errors: &mut Vec<FieldError>) {
+fn declared(
+    part: &Value,
+    structure: &Value,
+    path: &FieldPath,
+    part_path: &FieldPath,
+    errors: &mut Vec<FieldError>,
+) {
     if let Some(items) = part.get("items").filter(|items| items.is_object()) {
         match structure.get("items").filter(|items| items.is_object()) {
-            Some(below) => declared(items, below, &path.child("items"), &part_path.child("items"), errors),
+            Some(below) => declared(
+                items,
+                below,
+                &path.child("items"),
+                &part_path.child("items"),
+                errors,
+            ),
             None => {
                 let detail = format!("because it is defined in {}", part_path.child("items"));
                 errors.push(FieldError::required(&path.child("items"), detail));
@@ -240,15 +316,27 @@ fn declared(part: &Value, structure: &Value, path: &FieldPath, part_path: &Field
     for (name, property) in properties(part) {
         let below_path = path.child("properties").key(name);
         let at = part_path.child("properties").key(name);
-        match structure.get("properties").and_then(|properties| properties.get(name)) {
+        match structure
+            .get("properties")
+            .and_then(|properties| properties.get(name))
+        {
             Some(below) => declared(property, below, &below_path, &at, errors),
-            None => errors.push(FieldError::required(&below_path, format!("because it is defined in {at}"))),
+            None => errors.push(FieldError::required(
+                &below_path,
+                format!("because it is defined in {at}"),
+            )),
         }
     }
     for junctor in JUNCTORS {
         let list = part.get(junctor).and_then(Value::as_array).into_iter().flatten();
         for (index, nested) in list.enumerate() {
-            declared(nested, structure, path, &part_path.child(junctor).index(index), errors);
+            declared(
+                nested,
+                structure,
+                path,
+                &part_path.child(junctor).index(index),
+                errors,
+            );
         }
     }
     if let Some(not) = part.get("not").filter(|not| not.is_object()) {

@@ -75,14 +75,19 @@ fn custom(info: &KindInfo) -> Value {
         }
     };
     add_resource_fields(&mut schema);
-    schema.insert("x-kubernetes-group-version-kind".to_owned(), group_version_kind(info, &info.kind));
+    schema.insert(
+        "x-kubernetes-group-version-kind".to_owned(),
+        group_version_kind(info, &info.kind),
+    );
     Value::Object(schema)
 }
 
 /// `apiVersion`, `kind` and `metadata`, described as everywhere.
 fn add_resource_fields(schema: &mut Map<String, Value>) {
     let properties = schema.entry("properties").or_insert_with(|| json!({}));
-    let Some(properties) = properties.as_object_mut() else { return };
+    let Some(properties) = properties.as_object_mut() else {
+        return;
+    };
     let list = definitions::meta("APIResourceList");
     for name in ["apiVersion", "kind"] {
         properties.insert(
@@ -91,17 +96,26 @@ fn add_resource_fields(schema: &mut Map<String, Value>) {
         );
     }
     let description = "Standard object's metadata. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#metadata";
-    properties.insert("metadata".to_owned(), described(&definitions::meta("ObjectMeta"), description.to_owned()));
+    properties.insert(
+        "metadata".to_owned(),
+        described(&definitions::meta("ObjectMeta"), description.to_owned()),
+    );
 }
 
 fn custom_list(info: &KindInfo) -> Value {
     let mut schema = Map::new();
     schema.insert("type".to_owned(), json!("object"));
-    schema.insert("description".to_owned(), json!(format!("{} is a list of {}", info.list_kind, info.kind)));
+    schema.insert(
+        "description".to_owned(),
+        json!(format!("{} is a list of {}", info.list_kind, info.kind)),
+    );
     add_resource_fields(&mut schema);
     if let Some(properties) = schema.get_mut("properties").and_then(Value::as_object_mut) {
         let description = "Standard list metadata. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds";
-        properties.insert("metadata".to_owned(), described(&definitions::meta("ListMeta"), description.to_owned()));
+        properties.insert(
+            "metadata".to_owned(),
+            described(&definitions::meta("ListMeta"), description.to_owned()),
+        );
         properties.insert(
             "items".to_owned(),
             json!({
@@ -112,6 +126,9 @@ fn custom_list(info: &KindInfo) -> Value {
         );
     }
     schema.insert("required".to_owned(), json!(["items"]));
-    schema.insert("x-kubernetes-group-version-kind".to_owned(), group_version_kind(info, &info.list_kind));
+    schema.insert(
+        "x-kubernetes-group-version-kind".to_owned(),
+        group_version_kind(info, &info.list_kind),
+    );
     Value::Object(schema)
 }

@@ -14,19 +14,35 @@ pub(super) fn of(info: &KindInfo) -> Vec<(String, Value)> {
     } else {
         format!("/apis/{}/{}", info.group, info.version)
     };
-    let scope = if info.namespaced { "/namespaces/{namespace}" } else { "" };
+    let scope = if info.namespaced {
+        "/namespaces/{namespace}"
+    } else {
+        ""
+    };
     let collection = format!("{root}{scope}/{}", info.plural);
     let item = format!("{collection}/{{name}}");
-    let mut paths = vec![(collection, operations(info, &Place::Collection)), (item.clone(), operations(info, &Place::Item))];
+    let mut paths = vec![
+        (collection, operations(info, &Place::Collection)),
+        (item.clone(), operations(info, &Place::Item)),
+    ];
     if info.namespaced {
-        paths.push((format!("{root}/{}", info.plural), operations(info, &Place::AllNamespaces)));
+        paths.push((
+            format!("{root}/{}", info.plural),
+            operations(info, &Place::AllNamespaces),
+        ));
     }
     if info.status {
-        paths.push((format!("{item}/status"), operations(info, &Place::Sub("status", info.definition.clone()))));
+        paths.push((
+            format!("{item}/status"),
+            operations(info, &Place::Sub("status", info.definition.clone())),
+        ));
     }
     if info.scale.is_some() {
         let scale = "io.k8s.api.autoscaling.v1.Scale".to_owned();
-        paths.push((format!("{item}/scale"), operations(info, &Place::Sub("scale", scale))));
+        paths.push((
+            format!("{item}/scale"),
+            operations(info, &Place::Sub("scale", scale)),
+        ));
     }
     paths
 }
@@ -42,7 +58,10 @@ fn operations(info: &KindInfo, place: &Place) -> Value {
     let list = list_name(&info.definition);
     let mut operations = Map::new();
     let mut add = |method: &str, verb: &str, action: &str, body: Option<&str>, answer: &str| {
-        operations.insert(method.to_owned(), operation(info, place, verb, action, body, answer));
+        operations.insert(
+            method.to_owned(),
+            operation(info, place, verb, action, body, answer),
+        );
     };
     let definition = info.definition.as_str();
     let status = definitions::meta("Status");
@@ -53,19 +72,37 @@ fn operations(info: &KindInfo, place: &Place) -> Value {
             add("get", "list", "list", None, &list);
             add("post", "create", "post", Some(definition), definition);
             if info.verbs.iter().any(|verb| verb == "deletecollection") {
-                add("delete", "deleteCollection", "deletecollection", Some(&options), &status);
+                add(
+                    "delete",
+                    "deleteCollection",
+                    "deletecollection",
+                    Some(&options),
+                    &status,
+                );
             }
         }
         Place::Item => {
             add("get", "read", "get", None, definition);
             add("put", "replace", "put", Some(definition), definition);
-            add("patch", "patch", "patch", Some(&definitions::meta("Patch")), definition);
+            add(
+                "patch",
+                "patch",
+                "patch",
+                Some(&definitions::meta("Patch")),
+                definition,
+            );
             add("delete", "delete", "delete", Some(&options), &status);
         }
         Place::Sub(_, definition) => {
             add("get", "read", "get", None, definition);
             add("put", "replace", "put", Some(definition), definition);
-            add("patch", "patch", "patch", Some(&definitions::meta("Patch")), definition);
+            add(
+                "patch",
+                "patch",
+                "patch",
+                Some(&definitions::meta("Patch")),
+                definition,
+            );
         }
     }
     let mut parameters = Vec::new();
@@ -73,9 +110,16 @@ fn operations(info: &KindInfo, place: &Place) -> Value {
         parameters.push(in_path("name", &format!("name of the {}", info.kind)));
     }
     if info.namespaced && !matches!(place, Place::AllNamespaces) {
-        parameters.push(in_path("namespace", "object name and auth scope, such as for teams and projects"));
+        parameters.push(in_path(
+            "namespace",
+            "object name and auth scope, such as for teams and projects",
+        ));
     }
-    parameters.push(query("pretty", "string", "If 'true', then the output is pretty printed."));
+    parameters.push(query(
+        "pretty",
+        "string",
+        "If 'true', then the output is pretty printed.",
+    ));
     operations.insert("parameters".to_owned(), Value::Array(parameters));
     Value::Object(operations)
 }
@@ -117,14 +161,21 @@ fn operation(
             types.push("application/strategic-merge-patch+json");
         }
         let required = action != "delete" && action != "deletecollection";
-        fields.insert("requestBody".to_owned(), json!({"content": content(&types, body), "required": required}));
+        fields.insert(
+            "requestBody".to_owned(),
+            json!({"content": content(&types, body), "required": required}),
+        );
     }
     operation
 }
 
 fn content(types: &[&str], definition: &str) -> Value {
     let schema = json!({"schema": {"$ref": format!("{REFERENCE}{definition}")}});
-    types.iter().map(|&media| (media.to_owned(), schema.clone())).collect::<Map<_, _>>().into()
+    types
+        .iter()
+        .map(|&media| (media.to_owned(), schema.clone()))
+        .collect::<Map<_, _>>()
+        .into()
 }
 
 fn parameters(action: &str) -> Vec<Value> {
@@ -136,33 +187,85 @@ fn parameters(action: &str) -> Vec<Value> {
              drops them and says so in Warning headers, Strict refuses the request.",
         )
     };
-    let dry_run = || query("dryRun", "string", "With the value All everything is done but the change is not kept.");
-    let manager = || query("fieldManager", "string", "A name for whoever makes the change; required for apply.");
+    let dry_run = || {
+        query(
+            "dryRun",
+            "string",
+            "With the value All everything is done but the change is not kept.",
+        )
+    };
+    let manager = || {
+        query(
+            "fieldManager",
+            "string",
+            "A name for whoever makes the change; required for apply.",
+        )
+    };
     match action {
         "post" | "put" => vec![dry_run(), manager(), field_validation()],
         "patch" => vec![
             dry_run(),
             manager(),
             field_validation(),
-            query("force", "boolean", "Whether an apply takes over fields that belong to another manager."),
+            query(
+                "force",
+                "boolean",
+                "Whether an apply takes over fields that belong to another manager.",
+            ),
         ],
         "list" => vec![
-            query("allowWatchBookmarks", "boolean", "Whether a watch may send bookmarks."),
-            query("continue", "string", "Where the last answer to a limited list ended."),
-            query("fieldSelector", "string", "Restricts the objects by their fields."),
-            query("labelSelector", "string", "Restricts the objects by their labels."),
+            query(
+                "allowWatchBookmarks",
+                "boolean",
+                "Whether a watch may send bookmarks.",
+            ),
+            query(
+                "continue",
+                "string",
+                "Where the last answer to a limited list ended.",
+            ),
+            query(
+                "fieldSelector",
+                "string",
+                "Restricts the objects by their fields.",
+            ),
+            query(
+                "labelSelector",
+                "string",
+                "Restricts the objects by their labels.",
+            ),
             query("limit", "integer", "The most objects of one answer."),
-            query("resourceVersion", "string", "The version to list or to watch from."),
-            query("resourceVersionMatch", "string", "How resourceVersion is meant: Exact or NotOlderThan."),
-            query("sendInitialEvents", "boolean", "Whether a watch begins with the objects that are there."),
+            query(
+                "resourceVersion",
+                "string",
+                "The version to list or to watch from.",
+            ),
+            query(
+                "resourceVersionMatch",
+                "string",
+                "How resourceVersion is meant: Exact or NotOlderThan.",
+            ),
+            query(
+                "sendInitialEvents",
+                "boolean",
+                "Whether a watch begins with the objects that are there.",
+            ),
             query("timeoutSeconds", "integer", "When the answer ends."),
             query("watch", "boolean", "Whether to stream changes."),
         ],
         "delete" | "deletecollection" => vec![
             dry_run(),
-            query("gracePeriodSeconds", "integer", "How long the object may take to end."),
+            query(
+                "gracePeriodSeconds",
+                "integer",
+                "How long the object may take to end.",
+            ),
             query("orphanDependents", "boolean", "Superseded by propagationPolicy."),
-            query("propagationPolicy", "string", "What becomes of dependents: Orphan, Background or Foreground."),
+            query(
+                "propagationPolicy",
+                "string",
+                "What becomes of dependents: Orphan, Background or Foreground.",
+            ),
         ],
         _ => Vec::new(),
     }
@@ -180,25 +283,49 @@ fn in_path(name: &str, description: &str) -> Value {
 }
 
 fn tag(info: &KindInfo) -> String {
-    let group = if info.group.is_empty() { "core" } else { info.group.trim_end_matches(".k8s.io") };
+    let group = if info.group.is_empty() {
+        "core"
+    } else {
+        info.group.trim_end_matches(".k8s.io")
+    };
     format!("{}_{}", group.replace(['.', '-'], "_"), info.version)
 }
 
 /// Such as `patchAppsV1NamespacedDeploymentStatus`.
 fn operation_id(info: &KindInfo, place: &Place, verb: &str) -> String {
-    let group = if info.group.is_empty() { "core" } else { info.group.trim_end_matches(".k8s.io") };
+    let group = if info.group.is_empty() {
+        "core"
+    } else {
+        info.group.trim_end_matches(".k8s.io")
+    };
     let group: String = group.split(['.', '-']).map(capitalized).collect();
-    let scope = if info.namespaced && !matches!(place, Place::AllNamespaces) { "Namespaced" } else { "" };
+    let scope = if info.namespaced && !matches!(place, Place::AllNamespaces) {
+        "Namespaced"
+    } else {
+        ""
+    };
     let tail = match place {
         Place::AllNamespaces => "ForAllNamespaces".to_owned(),
         Place::Sub(name, _) => capitalized(name),
         Place::Collection | Place::Item => String::new(),
     };
-    let verb = if verb == "deleteCollection" { ("delete", "Collection") } else { (verb, "") };
-    format!("{}{group}{}{}{scope}{}{tail}", verb.0, capitalized(&info.version), verb.1, info.kind)
+    let verb = if verb == "deleteCollection" {
+        ("delete", "Collection")
+    } else {
+        (verb, "")
+    };
+    format!(
+        "{}{group}{}{}{scope}{}{tail}",
+        verb.0,
+        capitalized(&info.version),
+        verb.1,
+        info.kind
+    )
 }
 
 fn capitalized(word: &str) -> String {
     let mut characters = word.chars();
-    characters.next().map_or_else(String::new, |first| first.to_uppercase().chain(characters).collect())
+    characters.next().map_or_else(String::new, |first| {
+        first.to_uppercase().chain(characters).collect()
+    })
 }

@@ -26,8 +26,17 @@ fn the_document_of_a_built_in_group_has_the_kinds_and_their_paths() {
     assert!(schemas["io.k8s.api.core.v1.PodSpec"]["properties"]["containers"]["description"].is_string());
     let patch = &document["paths"]["/apis/apps/v1/namespaces/{namespace}/deployments/{name}"]["patch"];
     assert_eq!(patch["operationId"], "patchAppsV1NamespacedDeployment");
-    assert_eq!(patch["x-kubernetes-group-version-kind"], json!({"group": "apps", "version": "v1", "kind": "Deployment"}));
-    assert!(patch["parameters"].as_array().expect("parameters").iter().any(|it| it["name"] == "fieldValidation"));
+    assert_eq!(
+        patch["x-kubernetes-group-version-kind"],
+        json!({"group": "apps", "version": "v1", "kind": "Deployment"})
+    );
+    assert!(
+        patch["parameters"]
+            .as_array()
+            .expect("parameters")
+            .iter()
+            .any(|it| it["name"] == "fieldValidation")
+    );
     assert!(patch["requestBody"]["content"]["application/strategic-merge-patch+json"].is_object());
 }
 
@@ -60,7 +69,10 @@ fn every_reference_of_a_document_has_its_target() {
     let mut found = Vec::new();
     references(&two, &mut found);
     for reference in found {
-        assert!(two.pointer(reference.trim_start_matches('#')).is_some(), "v2: {reference}");
+        assert!(
+            two.pointer(reference.trim_start_matches('#')).is_some(),
+            "v2: {reference}"
+        );
     }
 }
 
@@ -70,14 +82,23 @@ fn a_custom_kind_is_published_with_the_metadata_of_every_object() {
     let document = document(&custom(), "apis/example.com/v1").expect("the group");
     let thing = &document["components"]["schemas"]["com.example.v1.Thing"];
     assert_eq!(thing["description"], "A thing.");
-    assert_eq!(thing["properties"]["spec"]["properties"]["size"]["description"], "How big.");
+    assert_eq!(
+        thing["properties"]["spec"]["properties"]["size"]["description"],
+        "How big."
+    );
     assert_eq!(
         thing["properties"]["metadata"]["allOf"][0]["$ref"],
         "#/components/schemas/io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
     );
     let item = &document["paths"]["/apis/example.com/v1/namespaces/{namespace}/things/{name}"];
-    assert!(item["patch"]["requestBody"]["content"].get("application/strategic-merge-patch+json").is_none());
-    assert!(document["paths"]["/apis/example.com/v1/namespaces/{namespace}/things/{name}/status"].is_object());
+    assert!(
+        item["patch"]["requestBody"]["content"]
+            .get("application/strategic-merge-patch+json")
+            .is_none()
+    );
+    assert!(
+        document["paths"]["/apis/example.com/v1/namespaces/{namespace}/things/{name}/status"].is_object()
+    );
 }
 
 #[test]
@@ -92,8 +113,14 @@ fn the_address_of_a_document_changes_with_its_content() {
         "status": {"conditions": [{"type": "Established", "status": "True"}]}});
     let after = index(&Kinds::with_custom(std::slice::from_ref(&crd)));
     let url = |index: &Value, path: &str| index["paths"][path]["serverRelativeURL"].clone();
-    assert_ne!(url(&before, "apis/example.com/v1"), url(&after, "apis/example.com/v1"));
+    assert_ne!(
+        url(&before, "apis/example.com/v1"),
+        url(&after, "apis/example.com/v1")
+    );
     assert_eq!(url(&before, "apis/apps/v1"), url(&after, "apis/apps/v1"));
     crd["status"] = json!({});
-    assert_eq!(url(&index(&Kinds::with_custom(&[crd])), "apis/example.com/v1"), Value::Null);
+    assert_eq!(
+        url(&index(&Kinds::with_custom(&[crd])), "apis/example.com/v1"),
+        Value::Null
+    );
 }

@@ -99,16 +99,26 @@ impl Checks {
     /// is read only below junctors. Returns `None` if the schema demands nothing.
     pub(crate) fn read(schema: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) -> Option<Arc<Self>> {
         let checks = Self::read_demands(schema, path, errors);
-        if checks.is_empty() { None } else { Some(Arc::new(checks)) }
+        if checks.is_empty() {
+            None
+        } else {
+            Some(Arc::new(checks))
+        }
     }
 
     fn read_demands(schema: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) -> Self {
         let count = |name: &str| schema.get(name).and_then(Value::as_u64);
         let number = |name: &str| schema.get(name).and_then(Value::as_f64);
         let flag = |name: &str| schema.get(name).and_then(Value::as_bool).unwrap_or(false);
-        let pattern = schema.get("pattern").and_then(Value::as_str).filter(|text| !text.is_empty()).and_then(|text| {
-            match compile_pattern(text) {
-                Ok(regex) => Some(Pattern { text: text.to_owned(), regex }),
+        let pattern = schema
+            .get("pattern")
+            .and_then(Value::as_str)
+            .filter(|text| !text.is_empty())
+            .and_then(|text| match compile_pattern(text) {
+                Ok(regex) => Some(Pattern {
+                    text: text.to_owned(),
+                    regex,
+                }),
                 Err(error) => {
                     errors.push(FieldError::invalid(
                         &path.child("pattern"),
@@ -117,10 +127,11 @@ impl Checks {
                     ));
                     None
                 }
-            }
-        });
+            });
         let mut junctor = |name: &str| -> Vec<Arc<Self>> {
-            let Some(list) = schema.get(name).and_then(Value::as_array) else { return Vec::new() };
+            let Some(list) = schema.get(name).and_then(Value::as_array) else {
+                return Vec::new();
+            };
             let at = path.child(name);
             list.iter()
                 .enumerate()
@@ -133,8 +144,15 @@ impl Checks {
             .filter(|nested| nested.is_object())
             .map(|nested| Arc::new(Self::read_nested(nested, &path.child("not"), errors)));
         Self {
-            format: schema.get("format").and_then(Value::as_str).and_then(formats::by_name),
-            enumeration: schema.get("enum").and_then(Value::as_array).cloned().unwrap_or_default(),
+            format: schema
+                .get("format")
+                .and_then(Value::as_str)
+                .and_then(formats::by_name),
+            enumeration: schema
+                .get("enum")
+                .and_then(Value::as_array)
+                .cloned()
+                .unwrap_or_default(),
             pattern,
             min_length: count("minLength"),
             max_length: count("maxLength"),

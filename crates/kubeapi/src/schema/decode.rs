@@ -24,7 +24,13 @@ fn visit<'names>(
     let mismatch = |what: &str, path: &[&str]| Some(text(what, structure, path, &go_type(node)));
     match (&node.kind, value) {
         (NodeKind::Any, Value::Number(_) | Value::String(_)) => None,
-        (NodeKind::Object { properties, additional }, Value::Object(fields)) => {
+        (
+            NodeKind::Object {
+                properties,
+                additional,
+            },
+            Value::Object(fields),
+        ) => {
             let structure = node.definition.as_deref().map_or(structure, short_name);
             for (name, nested) in fields {
                 let found = match (properties.get(name), additional) {
@@ -46,15 +52,19 @@ fn visit<'names>(
         (NodeKind::Array { items }, Value::Array(list)) => {
             list.iter().find_map(|item| visit(items, item, path, structure))
         }
-        (NodeKind::String, Value::String(_)) | (NodeKind::Boolean, Value::Bool(_)) | (NodeKind::Number, Value::Number(_)) => {
-            None
-        }
+        (NodeKind::String, Value::String(_))
+        | (NodeKind::Boolean, Value::Bool(_))
+        | (NodeKind::Number, Value::Number(_)) => None,
         (NodeKind::Integer, Value::Number(number)) => {
             let fits = match format(node) {
                 Some("int32") => number.as_i64().is_some_and(|value| i32::try_from(value).is_ok()),
                 _ => number.is_i64(),
             };
-            if fits { None } else { mismatch(&format!("number {number}"), path) }
+            if fits {
+                None
+            } else {
+                mismatch(&format!("number {number}"), path)
+            }
         }
         (_, Value::Number(_)) => mismatch("number", path),
         (_, Value::String(_)) => mismatch("string", path),
@@ -69,11 +79,17 @@ fn text(what: &str, structure: &str, path: &[&str], expected: &str) -> String {
     if path.is_empty() {
         return format!("json: cannot unmarshal {what} into Go value of type {expected}");
     }
-    format!("json: cannot unmarshal {what} into Go struct field {structure}.{} of type {expected}", path.join("."))
+    format!(
+        "json: cannot unmarshal {what} into Go struct field {structure}.{} of type {expected}",
+        path.join(".")
+    )
 }
 
 fn format(node: &Node) -> Option<&'static str> {
-    node.checks.as_ref().and_then(|checks| checks.format).map(|format| format.name)
+    node.checks
+        .as_ref()
+        .and_then(|checks| checks.format)
+        .map(|format| format.name)
 }
 
 /// `io.k8s.api.apps.v1.DeploymentSpec` is the Go type `v1.DeploymentSpec`.
@@ -92,7 +108,10 @@ fn go_type(node: &Node) -> String {
     }
     match &node.kind {
         NodeKind::Any => "interface {}".to_owned(),
-        NodeKind::Object { additional: Some(additional), .. } => format!("map[string]{}", go_type(additional)),
+        NodeKind::Object {
+            additional: Some(additional),
+            ..
+        } => format!("map[string]{}", go_type(additional)),
         NodeKind::Object { .. } => "map[string]interface {}".to_owned(),
         NodeKind::Array { items } => format!("[]{}", go_type(items)),
         NodeKind::String if format(node) == Some("byte") => "[]uint8".to_owned(),
@@ -119,11 +138,15 @@ mod tests {
         let error = |object: Value| decode_error(&deployment.node, &object);
         assert_eq!(
             error(json!({"spec": {"replicas": "two"}})).as_deref(),
-            Some("json: cannot unmarshal string into Go struct field DeploymentSpec.spec.replicas of type int32")
+            Some(
+                "json: cannot unmarshal string into Go struct field DeploymentSpec.spec.replicas of type int32"
+            )
         );
         assert_eq!(
             error(json!({"metadata": {"labels": {"a": 1}}})).as_deref(),
-            Some("json: cannot unmarshal number into Go struct field ObjectMeta.metadata.labels of type string")
+            Some(
+                "json: cannot unmarshal number into Go struct field ObjectMeta.metadata.labels of type string"
+            )
         );
         assert_eq!(
             error(json!({"spec": {"template": {"spec": {"containers": {}}}}})).as_deref(),
@@ -132,6 +155,9 @@ mod tests {
                  []v1.Container"
             )
         );
-        assert_eq!(error(json!({"spec": {"replicas": null, "strategy": {"rollingUpdate": {"maxSurge": 1}}}})), None);
+        assert_eq!(
+            error(json!({"spec": {"replicas": null, "strategy": {"rollingUpdate": {"maxSurge": 1}}}})),
+            None
+        );
     }
 }

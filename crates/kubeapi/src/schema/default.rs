@@ -19,7 +19,9 @@ fn drop_nulls(node: &Node, value: &mut Value) {
     match (&node.kind, value) {
         (NodeKind::Object { .. }, Value::Object(fields)) => {
             fields.retain(|name, nested| {
-                let Some(child) = node.child(name) else { return true };
+                let Some(child) = node.child(name) else {
+                    return true;
+                };
                 if is_refused_null(nested, child) && child.default.is_none() {
                     return false;
                 }
@@ -38,14 +40,27 @@ fn drop_nulls(node: &Node, value: &mut Value) {
 
 fn fill(node: &Node, value: &mut Value) {
     match (&node.kind, value) {
-        (NodeKind::Object { properties, additional }, Value::Object(fields)) => {
+        (
+            NodeKind::Object {
+                properties,
+                additional,
+            },
+            Value::Object(fields),
+        ) => {
             for (name, property) in properties {
-                let Some(default) = &property.default else { continue };
-                if fields.get(name).is_none_or(|present| is_refused_null(present, property)) {
+                let Some(default) = &property.default else {
+                    continue;
+                };
+                if fields
+                    .get(name)
+                    .is_none_or(|present| is_refused_null(present, property))
+                {
                     fields.insert(name.clone(), default.clone());
                 }
             }
-            fill_fields(fields, |name| properties.get(name).or(additional.as_ref()).map(AsRef::as_ref));
+            fill_fields(fields, |name| {
+                properties.get(name).or(additional.as_ref()).map(AsRef::as_ref)
+            });
         }
         (NodeKind::Array { items }, Value::Array(list)) => {
             for item in list {

@@ -27,13 +27,19 @@ impl Format {
 }
 
 /// The format of that name; hyphens do not count.
-pub fn by_name(name: &str) -> Option<Format> {
+pub(super) fn by_name(name: &str) -> Option<Format> {
     let normal = name.replace('-', "");
-    FORMATS.iter().find(|format| format.name.replace('-', "") == normal).copied()
+    FORMATS
+        .iter()
+        .find(|format| format.name.replace('-', "") == normal)
+        .copied()
 }
 
 const fn textual(name: &'static str, check: fn(&str) -> bool) -> Format {
-    Format { name, check: Some(check) }
+    Format {
+        name,
+        check: Some(check),
+    }
 }
 
 const fn numeric(name: &'static str) -> Format {
@@ -45,7 +51,9 @@ static FORMATS: &[Format] = &[
     numeric("int64"),
     numeric("float"),
     numeric("double"),
-    textual("bsonobjectid", |text| text.len() == 24 && text.chars().all(|c| c.is_ascii_hexdigit())),
+    textual("bsonobjectid", |text| {
+        text.len() == 24 && text.chars().all(|c| c.is_ascii_hexdigit())
+    }),
     textual("uri", is_uri),
     textual("email", is_email),
     textual("hostname", is_hostname),
@@ -66,7 +74,9 @@ static FORMATS: &[Format] = &[
     textual("rgbcolor", |text| matches_pattern(&RGB_COLOR, text)),
     textual("byte", is_base64),
     textual("password", |_| true),
-    textual("date", |text| text.len() == 10 && text.parse::<jiff::civil::Date>().is_ok()),
+    textual("date", |text| {
+        text.len() == 10 && text.parse::<jiff::civil::Date>().is_ok()
+    }),
     textual("duration", is_duration),
     textual("date-time", is_date_time),
     textual("k8s-short-name", |text| crate::names::label(text).is_empty()),
@@ -93,10 +103,14 @@ static HOSTNAME: LazyPattern = LazyLock::new(|| {
     .ok()
 });
 static DATE_TIME: LazyPattern = LazyLock::new(|| {
-    Regex::new(r"^[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]+)?([Zz]|[+-][0-9]{2}:[0-9]{2})$").ok()
+    Regex::new(
+        r"^[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]+)?([Zz]|[+-][0-9]{2}:[0-9]{2})$",
+    )
+    .ok()
 });
-static GO_DURATION: LazyPattern =
-    LazyLock::new(|| Regex::new(r"^[+-]?(0|([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))(([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))*$").ok());
+static GO_DURATION: LazyPattern = LazyLock::new(|| {
+    Regex::new(r"^[+-]?(0|([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))(([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))*$").ok()
+});
 static WORD_DURATION: LazyPattern = LazyLock::new(|| {
     Regex::new(r"^[0-9]+\s*(ns|us|µs|μs|ms|s|m|h|d|w|nano(second)?s?|micro(second)?s?|milli(second)?s?|sec(ond)?s?|min(ute)?s?|h(ou)?rs?|hour|days?|weeks?)$").ok()
 });
@@ -116,9 +130,13 @@ fn is_uri(text: &str) -> bool {
     if text.starts_with('/') {
         return true;
     }
-    let Some((scheme, rest)) = text.split_once(':') else { return false };
+    let Some((scheme, rest)) = text.split_once(':') else {
+        return false;
+    };
     let scheme_is_valid = scheme.starts_with(|c: char| c.is_ascii_alphabetic())
-        && scheme.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.'));
+        && scheme
+            .chars()
+            .all(|c| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.'));
     scheme_is_valid && (!rest.starts_with("//") || authority_is_valid(&rest[2..]))
 }
 
@@ -132,7 +150,10 @@ fn authority_is_valid(rest: &str) -> bool {
         },
         None => host.find(':').map_or("", |at| &host[at..]),
     };
-    port.is_empty() || port.strip_prefix(':').is_some_and(|digits| digits.chars().all(|c| c.is_ascii_digit()))
+    port.is_empty()
+        || port
+            .strip_prefix(':')
+            .is_some_and(|digits| digits.chars().all(|c| c.is_ascii_digit()))
 }
 
 fn is_email(text: &str) -> bool {
@@ -140,11 +161,17 @@ fn is_email(text: &str) -> bool {
         (Some(open), Some(closed)) => &closed[open + 1..],
         _ => text,
     };
-    let Some((local, domain)) = address.rsplit_once('@') else { return false };
-    let atom = |part: &str| {
-        !part.is_empty() && part.chars().all(|c| c.is_alphanumeric() || "!#$%&'*+-/=?^_`{|}~".contains(c) || !c.is_ascii())
+    let Some((local, domain)) = address.rsplit_once('@') else {
+        return false;
     };
-    let local_is_valid = (local.len() > 2 && local.starts_with('"') && local.ends_with('"')) || local.split('.').all(atom);
+    let atom = |part: &str| {
+        !part.is_empty()
+            && part
+                .chars()
+                .all(|c| c.is_alphanumeric() || "!#$%&'*+-/=?^_`{|}~".contains(c) || !c.is_ascii())
+    };
+    let local_is_valid =
+        (local.len() > 2 && local.starts_with('"') && local.ends_with('"')) || local.split('.').all(atom);
     local_is_valid && domain.split('.').all(atom)
 }
 
@@ -153,7 +180,9 @@ fn is_hostname(text: &str) -> bool {
 }
 
 fn is_cidr(text: &str) -> bool {
-    let Some((address, length)) = text.split_once('/') else { return false };
+    let Some((address, length)) = text.split_once('/') else {
+        return false;
+    };
     if length.is_empty() || !length.chars().all(|c| c.is_ascii_digit()) {
         return false;
     }
@@ -168,7 +197,9 @@ fn is_mac(text: &str) -> bool {
     let groups = |separator: char, width: usize, counts: &[usize]| {
         let parts: Vec<&str> = text.split(separator).collect();
         counts.contains(&parts.len())
-            && parts.iter().all(|part| part.len() == width && part.chars().all(|c| c.is_ascii_hexdigit()))
+            && parts
+                .iter()
+                .all(|part| part.len() == width && part.chars().all(|c| c.is_ascii_hexdigit()))
     };
     groups(':', 2, &[6, 8, 20]) || groups('-', 2, &[6, 8, 20]) || groups('.', 4, &[3, 4, 10])
 }
@@ -181,7 +212,9 @@ fn is_uuid(text: &str, version: Option<char>) -> bool {
         if !digits.is_empty() && bytes.get(at) == Some(&b'-') {
             at += 1;
         }
-        let Some(group) = bytes.get(at..at + width) else { return false };
+        let Some(group) = bytes.get(at..at + width) else {
+            return false;
+        };
         if !group.iter().all(u8::is_ascii_hexdigit) {
             return false;
         }
@@ -221,7 +254,9 @@ fn is_isbn13(text: &str) -> bool {
     }
     let mut sum = 0;
     for (index, character) in compact.iter().enumerate() {
-        let Some(digit) = character.to_digit(10) else { return false };
+        let Some(digit) = character.to_digit(10) else {
+            return false;
+        };
         sum += if index % 2 == 0 { digit } else { 3 * digit };
     }
     sum % 10 == 0
@@ -271,10 +306,14 @@ pub(super) fn parse_duration(text: &str) -> Option<jiff::SignedDuration> {
     };
     let mut nanoseconds: f64 = 0.0;
     while !rest.is_empty() {
-        let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(rest.len());
+        let digits = rest
+            .find(|c: char| !c.is_ascii_digit() && c != '.')
+            .unwrap_or(rest.len());
         let number: f64 = rest[..digits].parse().ok()?;
         rest = rest[digits..].trim_start();
-        let letters = rest.find(|c: char| c.is_ascii_digit() || c == '.').unwrap_or(rest.len());
+        let letters = rest
+            .find(|c: char| c.is_ascii_digit() || c == '.')
+            .unwrap_or(rest.len());
         nanoseconds += number * unit(&rest[..letters])?;
         rest = &rest[letters..];
     }
@@ -324,7 +363,11 @@ mod tests {
             ("cidr", "10.0.0.0/8", "10.0.0.0/33"),
             ("mac", "00:00:5e:00:53:01", "00:00:5e:00:53"),
             ("uuid", "A0EEBC99-9c0b-4ef8-bb6d-6bb9bd380a11", "a0eebc99"),
-            ("uuid4", "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11", "a0eebc99-9c0b-1ef8-bb6d-6bb9bd380a11"),
+            (
+                "uuid4",
+                "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11",
+                "a0eebc99-9c0b-1ef8-bb6d-6bb9bd380a11",
+            ),
             ("isbn10", "0321751043", "0321751044"),
             ("isbn", "978-0321751041", "978-0321751042"),
             ("creditcard", "4111 1111 1111 1111", "4111 1111 1111 1112"),

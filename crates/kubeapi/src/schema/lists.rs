@@ -17,7 +17,13 @@ pub fn validate_lists(node: &Node, object: &Value) -> Vec<FieldError> {
 
 fn visit(node: &Node, value: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
     match (&node.kind, value) {
-        (NodeKind::Object { properties, additional }, Value::Object(fields)) => {
+        (
+            NodeKind::Object {
+                properties,
+                additional,
+            },
+            Value::Object(fields),
+        ) => {
             for (name, nested) in fields {
                 if let Some(property) = properties.get(name) {
                     visit(property, nested, &path.child(name), errors);
@@ -45,7 +51,11 @@ fn visit(node: &Node, value: &Value, path: &FieldPath, errors: &mut Vec<FieldErr
 }
 
 fn validate_map(node: &Node, list: &[Value], path: &FieldPath, errors: &mut Vec<FieldError>) {
-    if let Some((index, item)) = list.iter().enumerate().find(|(_, item)| !item.is_object() && !item.is_null()) {
+    if let Some((index, item)) = list
+        .iter()
+        .enumerate()
+        .find(|(_, item)| !item.is_object() && !item.is_null())
+    {
         errors.push(FieldError::invalid(
             &path.index(index),
             item.clone(),
@@ -100,11 +110,18 @@ mod tests {
                 "items": {"type": "object", "properties": {"name": {"type": "string"}}}},
         }}}}))
         .expect("reads");
-        let object = json!({"spec": {"tags": ["a", "b", "a", "a"], "handlers": [{"name": "x"}, {"name": "x"}, {}]}});
-        let texts: Vec<String> = validate_lists(&node, &object).iter().map(ToString::to_string).collect();
+        let object =
+            json!({"spec": {"tags": ["a", "b", "a", "a"], "handlers": [{"name": "x"}, {"name": "x"}, {}]}});
+        let texts: Vec<String> = validate_lists(&node, &object)
+            .iter()
+            .map(ToString::to_string)
+            .collect();
         assert_eq!(
             texts,
-            ["spec.handlers[1]: Duplicate value: {\"name\":\"x\"}", "spec.tags[2]: Duplicate value: \"a\""]
+            [
+                "spec.handlers[1]: Duplicate value: {\"name\":\"x\"}",
+                "spec.tags[2]: Duplicate value: \"a\""
+            ]
         );
     }
 }

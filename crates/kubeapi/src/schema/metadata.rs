@@ -55,9 +55,15 @@ fn check(value: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
             errors.push(FieldError::invalid(&at, Value::from(kind), message));
         }
     }
-    let Some(metadata) = value.get("metadata") else { return };
+    let Some(metadata) = value.get("metadata") else {
+        return;
+    };
     let at = path.child("metadata");
-    if let Some(name) = metadata.get("name").and_then(Value::as_str).filter(|name| !name.is_empty()) {
+    if let Some(name) = metadata
+        .get("name")
+        .and_then(Value::as_str)
+        .filter(|name| !name.is_empty())
+    {
         for message in names::subdomain(name) {
             errors.push(FieldError::invalid(&at.child("name"), Value::from(name), message));
         }
@@ -88,11 +94,15 @@ mod tests {
         let node = Node::from_crd_schema(&json!({"type": "object", "properties": {"template": {
             "type": "object", "x-kubernetes-embedded-resource": true, "x-kubernetes-preserve-unknown-fields": true}}}))
         .expect("reads");
-        let texts: Vec<String> = validate_embedded(&node, &json!({"template": {"metadata": {"name": "Bad Name"}}}))
-            .iter()
-            .map(|error| error.path.to_string())
-            .collect();
-        assert_eq!(texts, ["template.apiVersion", "template.kind", "template.metadata.name"]);
+        let texts: Vec<String> =
+            validate_embedded(&node, &json!({"template": {"metadata": {"name": "Bad Name"}}}))
+                .iter()
+                .map(|error| error.path.to_string())
+                .collect();
+        assert_eq!(
+            texts,
+            ["template.apiVersion", "template.kind", "template.metadata.name"]
+        );
         let good = json!({"template": {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}}});
         assert_eq!(validate_embedded(&node, &good), []);
     }

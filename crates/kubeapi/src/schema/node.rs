@@ -114,7 +114,11 @@ impl Node {
 
     /// A node that accepts anything and keeps all of it.
     pub fn anything() -> Self {
-        Self { nullable: true, preserve_unknown_fields: true, ..Self::new(NodeKind::Any) }
+        Self {
+            nullable: true,
+            preserve_unknown_fields: true,
+            ..Self::new(NodeKind::Any)
+        }
     }
 
     /// The declared property of that name, if this is an object that declares it.
@@ -128,7 +132,10 @@ impl Node {
     /// The node of the value under `name`: the declared property, or else that of undeclared keys.
     pub fn child(&self, name: &str) -> Option<&Arc<Node>> {
         match &self.kind {
-            NodeKind::Object { properties, additional } => properties.get(name).or(additional.as_ref()),
+            NodeKind::Object {
+                properties,
+                additional,
+            } => properties.get(name).or(additional.as_ref()),
             _ => None,
         }
     }

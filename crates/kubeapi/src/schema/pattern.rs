@@ -9,7 +9,9 @@ use regex::Regex;
 /// The first line of the parser's message, when it is not a valid expression.
 pub fn compile_pattern(pattern: &str) -> Result<Regex, String> {
     Regex::new(&translate(pattern)).map_err(|error| match error {
-        regex::Error::CompiledTooBig(limit) => format!("expression is larger than {limit} bytes when compiled"),
+        regex::Error::CompiledTooBig(limit) => {
+            format!("expression is larger than {limit} bytes when compiled")
+        }
         other => other
             .to_string()
             .lines()
@@ -52,8 +54,22 @@ fn translate(pattern: &str) -> String {
                     Some('s') => out.push_str(if in_class { r"\t\n\f\r " } else { r"[\t\n\f\r ]" }),
                     Some('S') => out.push_str(r"[^\t\n\f\r ]"),
                     Some('b') if !in_class => out.push_str(r"(?-u:\b)"),
-                    Some('/' | '"' | '\'' | '`' | '<' | '>' | '=' | ':' | ',' | ';' | '!' | '@' | '%' | '_') => {
+                    Some(
+                        '/' | '"' | '\'' | '`' | '<' | '>' | '=' | ':' | ',' | ';' | '!' | '@' | '%' | '_',
+                    ) => {
                         out.extend(next);
+                    }
+                    Some(class @ ('p' | 'P' | 'x')) if characters.get(at + 2) == Some(&'{') => {
+                        // `\p{Greek}` and `\x{41}`: the braces belong to the escape.
+                        let length = characters[at..]
+                            .iter()
+                            .position(|&c| c == '}')
+                            .map_or(3, |end| end + 1);
+                        out.push('\\');
+                        out.push(class);
+                        out.extend(characters[at..].iter().skip(2).take(length - 2));
+                        at += length;
+                        continue;
                     }
                     Some(other) => {
                         out.push('\\');
@@ -89,7 +105,9 @@ fn translate(pattern: &str) -> String {
                     out.push(character);
                 }
             }
-            '-' if in_class && (at == class_start || characters.get(at + 1) == Some(&'-')) => out.push_str(r"\-"),
+            '-' if in_class && (at == class_start || characters.get(at + 1) == Some(&'-')) => {
+                out.push_str(r"\-")
+            }
             '{' if !in_class && !opens_repetition(&characters[at + 1..]) => out.push_str(r"\{"),
             '}' if !in_class && !closes_repetition(&characters[..at]) => out.push_str(r"\}"),
             other => out.push(other),
@@ -112,18 +130,23 @@ fn translate(pattern: &str) -> String {
 }
 
 fn opens_repetition(rest: &[char]) -> bool {
-    let Some(end) = rest.iter().position(|&character| character == '}') else { return false };
+    let Some(end) = rest.iter().position(|&character| character == '}') else {
+        return false;
+    };
     let body: String = rest[..end].iter().collect();
     let (low, high) = body.split_once(',').unwrap_or((&body, ""));
     !low.is_empty() && low.chars().all(|c| c.is_ascii_digit()) && high.chars().all(|c| c.is_ascii_digit())
 }
 
 fn closes_repetition(before: &[char]) -> bool {
-    before.iter().rposition(|&character| character == '{').is_some_and(|start| {
-        let mut tail: Vec<char> = before[start + 1..].to_vec();
-        tail.push('}');
-        opens_repetition(&tail) || matches!(before.get(start.wrapping_sub(1)), Some('p' | 'P' | 'x'))
-    })
+    before
+        .iter()
+        .rposition(|&character| character == '{')
+        .is_some_and(|start| {
+            let mut tail: Vec<char> = before[start + 1..].to_vec();
+            tail.push('}');
+            opens_repetition(&tail)
+        })
 }
 
 #[cfg(test)]
@@ -147,7 +170,11 @@ mod tests {
         let pattern = compile_pattern(r"^[[\]&~-]+$").expect("compiles");
         assert!(pattern.is_match("[]&~-"));
         assert!(!pattern.is_match("a"));
-        assert!(compile_pattern(r"^[[:alpha:]_]+$").expect("compiles").is_match("a_b"));
+        assert!(
+            compile_pattern(r"^[[:alpha:]_]+$")
+                .expect("compiles")
+                .is_match("a_b")
+        );
         assert!(compile_pattern(r"^[]a]+$").expect("compiles").is_match("]a"));
     }
 
@@ -155,8 +182,16 @@ mod tests {
     fn a_brace_that_opens_no_repetition_stands_for_itself() {
         assert!(compile_pattern(r"^{a}$").expect("compiles").is_match("{a}"));
         assert!(compile_pattern(r"^a{2,3}$").expect("compiles").is_match("aa"));
-        assert!(compile_pattern(r"^\p{Lu}x\x{41}$").expect("compiles").is_match("AxA"));
-        assert!(compile_pattern(r"^https?:\/\/[^\s]+$").expect("compiles").is_match("http://a"));
+        assert!(
+            compile_pattern(r"^\p{Lu}x\x{41}$")
+                .expect("compiles")
+                .is_match("AxA")
+        );
+        assert!(
+            compile_pattern(r"^https?:\/\/[^\s]+$")
+                .expect("compiles")
+                .is_match("http://a")
+        );
     }
 
     #[test]

@@ -15,7 +15,13 @@ pub fn prune(node: &Node, object: &mut Value) -> Vec<FieldPath> {
 
 fn visit(node: &Node, value: &mut Value, path: &FieldPath, removed: &mut Vec<FieldPath>) {
     match (&node.kind, value) {
-        (NodeKind::Object { properties, additional }, Value::Object(fields)) => {
+        (
+            NodeKind::Object {
+                properties,
+                additional,
+            },
+            Value::Object(fields),
+        ) => {
             fields.retain(|name, nested| {
                 if let Some(property) = properties.get(name) {
                     visit(property, nested, &path.child(name), removed);
@@ -67,10 +73,18 @@ mod tests {
             "spec": {"handlers": [{"name": "a", "endpoint": "x"}], "open": {"free": {"a": 1}, "known": {"gone": 1}},
                      "labels": {"any": "thing"}, "extra": true},
         });
-        let removed: Vec<String> = prune(&node, &mut object).iter().map(ToString::to_string).collect();
+        let removed: Vec<String> = prune(&node, &mut object)
+            .iter()
+            .map(ToString::to_string)
+            .collect();
         assert_eq!(
             removed,
-            ["metadata.bogus", "spec.extra", "spec.handlers[0].endpoint", "spec.open.known.gone"]
+            [
+                "metadata.bogus",
+                "spec.extra",
+                "spec.handlers[0].endpoint",
+                "spec.open.known.gone"
+            ]
         );
         assert_eq!(
             object["spec"],

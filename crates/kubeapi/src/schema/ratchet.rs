@@ -24,7 +24,9 @@ impl<'old> Correlation<'old> {
         if node.map_type == MapType::Atomic {
             return Self::default();
         }
-        Self { old: self.old.and_then(|old| old.get(name)) }
+        Self {
+            old: self.old.and_then(|old| old.get(name)),
+        }
     }
 
     /// The correlation of `item` of the list whose node is `node`.
@@ -33,11 +35,17 @@ impl<'old> Correlation<'old> {
             return Self::default();
         }
         let keys = |value: &Value| -> Vec<Value> {
-            node.list_map_keys.iter().map(|key| value.get(key).cloned().unwrap_or(Value::Null)).collect()
+            node.list_map_keys
+                .iter()
+                .map(|key| value.get(key).cloned().unwrap_or(Value::Null))
+                .collect()
         };
         let wanted = keys(item);
         Self {
-            old: self.old.and_then(Value::as_array).and_then(|list| list.iter().find(|old| keys(old) == wanted)),
+            old: self
+                .old
+                .and_then(Value::as_array)
+                .and_then(|list| list.iter().find(|old| keys(old) == wanted)),
         }
     }
 

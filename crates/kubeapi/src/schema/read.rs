@@ -21,10 +21,17 @@ impl Node {
         let mut errors = Vec::new();
         let mut root = read(document, &FieldPath::root(), &mut errors);
         if matches!(root.kind, NodeKind::Any) {
-            root.kind = NodeKind::Object { properties: BTreeMap::new(), additional: None };
+            root.kind = NodeKind::Object {
+                properties: BTreeMap::new(),
+                additional: None,
+            };
         }
         add_resource_fields(&mut root);
-        if errors.is_empty() { Ok(Arc::new(root)) } else { Err(errors) }
+        if errors.is_empty() {
+            Ok(Arc::new(root))
+        } else {
+            Err(errors)
+        }
     }
 
     /// Reads a schema from inside a CRD's schema, which describes no whole object.
@@ -95,25 +102,41 @@ fn read_object(schema: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) -
         }
     }
     let additional = match schema.get("additionalProperties") {
-        Some(nested @ Value::Object(_)) => Some(Arc::new(read(nested, &path.child("additionalProperties"), errors))),
+        Some(nested @ Value::Object(_)) => Some(Arc::new(read(
+            nested,
+            &path.child("additionalProperties"),
+            errors,
+        ))),
         Some(Value::Bool(true)) => Some(Arc::new(Node::anything())),
         _ => None,
     };
-    NodeKind::Object { properties, additional }
+    NodeKind::Object {
+        properties,
+        additional,
+    }
 }
 
 /// Adds the fields that every object has. A schema may restrict `metadata.name` and `metadata.generateName`; those
 /// restrictions are kept on top of the common structure.
 fn add_resource_fields(node: &mut Node) {
-    let NodeKind::Object { properties, .. } = &mut node.kind else { return };
+    let NodeKind::Object { properties, .. } = &mut node.kind else {
+        return;
+    };
     let declared = properties.remove("metadata");
     let common = definitions::object_meta();
     let metadata = match declared {
         Some(declared) => {
             let mut merged = Node::clone(&common);
             merged.checks.clone_from(&declared.checks);
-            if let (NodeKind::Object { properties: fields, .. }, NodeKind::Object { properties: restricted, .. }) =
-                (&mut merged.kind, &declared.kind)
+            if let (
+                NodeKind::Object {
+                    properties: fields, ..
+                },
+                NodeKind::Object {
+                    properties: restricted,
+                    ..
+                },
+            ) = (&mut merged.kind, &declared.kind)
             {
                 for (name, restriction) in restricted {
                     fields.insert(name.clone(), Arc::clone(restriction));
@@ -125,7 +148,9 @@ fn add_resource_fields(node: &mut Node) {
     };
     properties.insert("metadata".to_owned(), metadata);
     for name in ["apiVersion", "kind"] {
-        properties.entry(name.to_owned()).or_insert_with(|| Arc::new(Node::new(NodeKind::String)));
+        properties
+            .entry(name.to_owned())
+            .or_insert_with(|| Arc::new(Node::new(NodeKind::String)));
     }
 }
 
@@ -157,10 +182,21 @@ mod tests {
         assert_eq!(handlers.list_type, ListType::Map);
         assert_eq!(handlers.list_map_keys, ["name"]);
         assert!(spec.property("port").expect("port").int_or_string);
-        assert_eq!(spec.property("labels").and_then(|labels| labels.child("x")).map(|node| node.type_name()), Some("string"));
+        assert_eq!(
+            spec.property("labels")
+                .and_then(|labels| labels.child("x"))
+                .map(|node| node.type_name()),
+            Some("string")
+        );
         let metadata = node.property("metadata").expect("metadata");
         assert!(metadata.property("ownerReferences").is_some());
-        assert_eq!(metadata.property("name").and_then(|name| name.checks.as_ref()).and_then(|c| c.max_length), Some(5));
+        assert_eq!(
+            metadata
+                .property("name")
+                .and_then(|name| name.checks.as_ref())
+                .and_then(|c| c.max_length),
+            Some(5)
+        );
     }
 
     #[test]

@@ -56,7 +56,10 @@ impl Rules {
 
 impl Place {
     fn is_empty(&self) -> bool {
-        self.rules.is_empty() && self.properties.is_empty() && self.additional.is_none() && self.items.is_none()
+        self.rules.is_empty()
+            && self.properties.is_empty()
+            && self.additional.is_none()
+            && self.items.is_none()
     }
 }
 
@@ -68,7 +71,11 @@ impl Place {
 pub fn compile_rules(node: &Node) -> Result<Rules, Vec<FieldError>> {
     let mut errors = Vec::new();
     let root = compile_place(&Arc::new(node.clone()), &FieldPath::root(), None, &mut errors);
-    if errors.is_empty() { Ok(Rules { root }) } else { Err(errors) }
+    if errors.is_empty() {
+        Ok(Rules { root })
+    } else {
+        Err(errors)
+    }
 }
 
 /// `uncorrelatable` is the outermost list or map above the place whose items have no identity, so that there is no old
@@ -86,11 +93,24 @@ fn compile_place(
         additional: None,
         items: None,
     };
-    for (index, source) in node.checks.iter().flat_map(|checks| &checks.validations).enumerate() {
-        place.rules.extend(compile_rule(source, &path.child(RULES).index(index), uncorrelatable, errors));
+    for (index, source) in node
+        .checks
+        .iter()
+        .flat_map(|checks| &checks.validations)
+        .enumerate()
+    {
+        place.rules.extend(compile_rule(
+            source,
+            &path.child(RULES).index(index),
+            uncorrelatable,
+            errors,
+        ));
     }
     match &node.kind {
-        NodeKind::Object { properties, additional } => {
+        NodeKind::Object {
+            properties,
+            additional,
+        } => {
             let below = match node.map_type {
                 super::MapType::Atomic => uncorrelatable.or(Some(path)),
                 super::MapType::Granular => uncorrelatable,
@@ -102,7 +122,12 @@ fn compile_place(
                 }
             }
             if let Some(additional) = additional {
-                let nested = compile_place(additional, &path.child("additionalProperties"), uncorrelatable, errors);
+                let nested = compile_place(
+                    additional,
+                    &path.child("additionalProperties"),
+                    uncorrelatable,
+                    errors,
+                );
                 place.additional = (!nested.is_empty()).then(|| Box::new(nested));
             }
         }
@@ -125,8 +150,10 @@ fn compile_rule(
     uncorrelatable: Option<&FieldPath>,
     errors: &mut Vec<FieldError>,
 ) -> Option<Rule> {
-    let options =
-        CompileOptions { max_source_bytes: MAX_SOURCE_BYTES, ..CompileOptions::with_variables(["self", "oldSelf"]) };
+    let options = CompileOptions {
+        max_source_bytes: MAX_SOURCE_BYTES,
+        ..CompileOptions::with_variables(["self", "oldSelf"])
+    };
     let text = source.rule.trim();
     if text.is_empty() {
         errors.push(FieldError::required(&path.child("rule"), "rule is not specified"));
@@ -136,12 +163,23 @@ fn compile_rule(
     let program = match compile(text, &options) {
         Ok(program) => program,
         Err(error) => {
-            errors.push(FieldError::invalid(&path.child("rule"), shown(), format!("compilation failed: {error}")));
+            errors.push(FieldError::invalid(
+                &path.child("rule"),
+                shown(),
+                format!("compilation failed: {error}"),
+            ));
             return None;
         }
     };
-    if program.result_type().is_some_and(|result| result.name() != "bool" && result.name() != "dyn") {
-        errors.push(FieldError::invalid(&path.child("rule"), shown(), "cel expression must evaluate to a bool"));
+    if program
+        .result_type()
+        .is_some_and(|result| result.name() != "bool" && result.name() != "dyn")
+    {
+        errors.push(FieldError::invalid(
+            &path.child("rule"),
+            shown(),
+            "cel expression must evaluate to a bool",
+        ));
     }
     let message = match source.message_expression.trim() {
         "" => None,
@@ -149,7 +187,11 @@ fn compile_rule(
             Ok(message) => Some(message),
             Err(error) => {
                 let detail = format!("messageExpression compilation failed: {error}");
-                errors.push(FieldError::invalid(&path.child("messageExpression"), shown(), detail));
+                errors.push(FieldError::invalid(
+                    &path.child("messageExpression"),
+                    shown(),
+                    detail,
+                ));
                 None
             }
         },
@@ -169,7 +211,12 @@ fn compile_rule(
             "may not be set if oldSelf is not used in rule",
         ));
     }
-    Some(Rule { source: source.clone(), program, message, uses_old })
+    Some(Rule {
+        source: source.clone(),
+        program,
+        message,
+        uses_old,
+    })
 }
 
 /// The rule as the reference shows it in messages: the structure of its internal type.

@@ -17,7 +17,13 @@ pub fn validate(node: &Node, object: &Value) -> Vec<FieldError> {
 /// Every violation of the schema in `object` that was not there, unchanged, in `old`.
 pub fn validate_update(node: &Node, object: &Value, old: Option<&Value>) -> Vec<FieldError> {
     let mut outcome = Outcome::default();
-    visit(node, object, Correlation::of(old), &FieldPath::root(), &mut outcome);
+    visit(
+        node,
+        object,
+        Correlation::of(old),
+        &FieldPath::root(),
+        &mut outcome,
+    );
     outcome.errors
 }
 
@@ -88,7 +94,13 @@ fn visit(node: &Node, value: &Value, correlation: Correlation<'_>, path: &FieldP
         Value::Array(list) => {
             if let NodeKind::Array { items } = &node.kind {
                 for (index, item) in list.iter().enumerate() {
-                    visit(items, item, correlation.item(node, item), &path.index(index), outcome);
+                    visit(
+                        items,
+                        item,
+                        correlation.item(node, item),
+                        &path.index(index),
+                        outcome,
+                    );
                 }
             }
             if let Some(checks) = checks {
@@ -102,7 +114,13 @@ fn visit(node: &Node, value: &Value, correlation: Correlation<'_>, path: &FieldP
             }
             for (name, nested) in fields {
                 if let Some(child) = node.child(name) {
-                    visit(child, nested, correlation.field(node, name), &path.child(name), outcome);
+                    visit(
+                        child,
+                        nested,
+                        correlation.field(node, name),
+                        &path.child(name),
+                        outcome,
+                    );
                 }
             }
             if let Some(checks) = checks {
@@ -256,15 +274,27 @@ fn visit_one_of(checks: &Checks, value: &Value, path: &FieldPath, outcome: &mut 
         outcome.merge(result);
         return;
     }
-    let found = if valid == 0 { "Found none valid".to_owned() } else { format!("Found {valid} valid alternatives") };
-    outcome.add_general(format!("{:?} must validate one and only one schema (oneOf). {found}", path.as_str()));
+    let found = if valid == 0 {
+        "Found none valid".to_owned()
+    } else {
+        format!("Found {valid} valid alternatives")
+    };
+    outcome.add_general(format!(
+        "{:?} must validate one and only one schema (oneOf). {found}",
+        path.as_str()
+    ));
     if let Some(best) = best {
         outcome.merge(best);
     }
 }
 
 fn error(kind: FieldErrorKind, path: &FieldPath, value: Option<Value>, detail: String) -> FieldError {
-    FieldError { kind, path: path.clone(), value, detail }
+    FieldError {
+        kind,
+        path: path.clone(),
+        value,
+        detail,
+    }
 }
 
 #[cfg(test)]

@@ -12,8 +12,12 @@ const KEY_MESSAGE: &str = "a valid config key must consist of alphanumeric chara
 
 /// Moves `stringData` into `data`, encoded; it is never stored.
 pub(super) fn prepare_secret(object: &mut Value, _old: Option<&Value>) {
-    let Some(fields) = object.as_object_mut() else { return };
-    let Some(Value::Object(texts)) = fields.remove("stringData") else { return };
+    let Some(fields) = object.as_object_mut() else {
+        return;
+    };
+    let Some(Value::Object(texts)) = fields.remove("stringData") else {
+        return;
+    };
     if texts.is_empty() {
         return;
     }
@@ -35,15 +39,26 @@ pub(super) fn validate_config_map(object: &Value, old: Option<&Value>, errors: &
         let at = FieldPath::of(field);
         for (key, value) in object.get(field).and_then(Value::as_object).into_iter().flatten() {
             validate_key(key, &at, errors);
-            if field == "data" && object.get("binaryData").is_some_and(|binary| binary.get(key).is_some()) {
+            if field == "data"
+                && object
+                    .get("binaryData")
+                    .is_some_and(|binary| binary.get(key).is_some())
+            {
                 let message = format!("duplicate of key present in binaryData: {key:?}");
-                errors.push(FieldError::invalid(&at.key(key), Value::from(key.as_str()), message));
+                errors.push(FieldError::invalid(
+                    &at.key(key),
+                    Value::from(key.as_str()),
+                    message,
+                ));
             }
             total += value.as_str().map_or(0, |text| size(text, field == "binaryData"));
         }
     }
     if total > MAX_DATA_BYTES {
-        errors.push(FieldError::too_long(&FieldPath::root(), format!("may not be more than {MAX_DATA_BYTES} bytes")));
+        errors.push(FieldError::too_long(
+            &FieldPath::root(),
+            format!("may not be more than {MAX_DATA_BYTES} bytes"),
+        ));
     }
     validate_immutable(object, old, &["data", "binaryData"], errors);
 }
@@ -57,7 +72,10 @@ pub(super) fn validate_secret(object: &Value, old: Option<&Value>, errors: &mut 
         total += value.as_str().map_or(0, |text| size(text, true));
     }
     if total > MAX_DATA_BYTES {
-        errors.push(FieldError::too_long(&at, format!("may not be more than {MAX_DATA_BYTES} bytes")));
+        errors.push(FieldError::too_long(
+            &at,
+            format!("may not be more than {MAX_DATA_BYTES} bytes"),
+        ));
     }
     let has = |key: &str| data.is_some_and(|data| data.contains_key(key));
     let mut require = |key: &str| {
@@ -79,9 +97,14 @@ pub(super) fn validate_secret(object: &Value, old: Option<&Value>, errors: &mut 
         }
         "kubernetes.io/service-account-token" => {
             let name = "kubernetes.io/service-account.name";
-            let annotation = object.pointer("/metadata/annotations").and_then(|annotations| annotations.get(name));
+            let annotation = object
+                .pointer("/metadata/annotations")
+                .and_then(|annotations| annotations.get(name));
             if annotation.and_then(Value::as_str).unwrap_or_default().is_empty() {
-                errors.push(FieldError::required(&FieldPath::of("metadata.annotations").key(name), ""));
+                errors.push(FieldError::required(
+                    &FieldPath::of("metadata.annotations").key(name),
+                    "",
+                ));
             }
         }
         _ => {}
@@ -90,20 +113,30 @@ pub(super) fn validate_secret(object: &Value, old: Option<&Value>, errors: &mut 
         && old.get("type") != object.get("type")
     {
         let value = object.get("type").cloned().unwrap_or_default();
-        errors.push(FieldError::invalid(&FieldPath::of("type"), value, "field is immutable"));
+        errors.push(FieldError::invalid(
+            &FieldPath::of("type"),
+            value,
+            "field is immutable",
+        ));
     }
     validate_immutable(object, old, &["data"], errors);
 }
 
 /// An object that was marked immutable keeps its data and its mark.
 fn validate_immutable(object: &Value, old: Option<&Value>, fields: &[&str], errors: &mut Vec<FieldError>) {
-    let Some(old) = old.filter(|old| old.get("immutable") == Some(&Value::Bool(true))) else { return };
+    let Some(old) = old.filter(|old| old.get("immutable") == Some(&Value::Bool(true))) else {
+        return;
+    };
     const DETAIL: &str = "field is immutable when `immutable` is set";
     if object.get("immutable") != Some(&Value::Bool(true)) {
         errors.push(FieldError::forbidden(&FieldPath::of("immutable"), DETAIL));
     }
     let content = |object: &Value, field: &str| {
-        object.get(field).and_then(Value::as_object).filter(|content| !content.is_empty()).cloned()
+        object
+            .get(field)
+            .and_then(Value::as_object)
+            .filter(|content| !content.is_empty())
+            .cloned()
     };
     for field in fields {
         if content(object, field) != content(old, field) {
@@ -113,11 +146,16 @@ fn validate_immutable(object: &Value, old: Option<&Value>, fields: &[&str], erro
 }
 
 fn validate_key(key: &str, at: &FieldPath, errors: &mut Vec<FieldError>) {
-    let mut refuse = |detail: String| errors.push(FieldError::invalid(&at.key(key), Value::from(key), detail));
+    let mut refuse =
+        |detail: String| errors.push(FieldError::invalid(&at.key(key), Value::from(key), detail));
     if key.len() > KEY_LENGTH {
         refuse(format!("must be no more than {KEY_LENGTH} characters"));
     }
-    if key.is_empty() || !key.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.')) {
+    if key.is_empty()
+        || !key
+            .chars()
+            .all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.'))
+    {
         refuse(KEY_MESSAGE.to_owned());
     } else if key == "." {
         refuse("must not be '.'".to_owned());
@@ -129,15 +167,25 @@ fn validate_key(key: &str, at: &FieldPath, errors: &mut Vec<FieldError>) {
 }
 
 fn size(text: &str, encoded: bool) -> usize {
-    if encoded { text.trim_end_matches('=').len() * 3 / 4 } else { text.len() }
+    if encoded {
+        text.trim_end_matches('=').len() * 3 / 4
+    } else {
+        text.len()
+    }
 }
 
 pub(super) fn validate_lease(object: &Value, _old: Option<&Value>, errors: &mut Vec<FieldError>) {
     let at = FieldPath::of("spec");
     for (name, least) in [("leaseDurationSeconds", 1), ("leaseTransitions", 0)] {
-        let Some(value) = object.pointer(&format!("/spec/{name}")) else { continue };
+        let Some(value) = object.pointer(&format!("/spec/{name}")) else {
+            continue;
+        };
         if value.as_i64().is_some_and(|number| number < least) {
-            let bound = if least == 1 { "greater than 0" } else { "greater than or equal to 0" };
+            let bound = if least == 1 {
+                "greater than 0"
+            } else {
+                "greater than or equal to 0"
+            };
             errors.push(FieldError {
                 kind: FieldErrorKind::Invalid,
                 path: at.child(name),
@@ -147,6 +195,10 @@ pub(super) fn validate_lease(object: &Value, _old: Option<&Value>, errors: &mut 
         }
     }
     if object.pointer("/spec/holderIdentity").and_then(Value::as_str) == Some("") {
-        errors.push(FieldError::invalid(&at.child("holderIdentity"), Value::from(""), "must not be empty"));
+        errors.push(FieldError::invalid(
+            &at.child("holderIdentity"),
+            Value::from(""),
+            "must not be empty",
+        ));
     }
 }

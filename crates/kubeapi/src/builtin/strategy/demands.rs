@@ -12,8 +12,14 @@ use crate::{
 const MAY_BE_EMPTY: &[(&str, &str)] = &[
     ("io.k8s.api.core.v1.HTTPHeader", "value"),
     ("io.k8s.api.core.v1.Sysctl", "value"),
-    ("io.k8s.apimachinery.pkg.apis.meta.v1.LabelSelectorRequirement", "key"),
-    ("io.k8s.apimachinery.pkg.apis.meta.v1.LabelSelectorRequirement", "operator"),
+    (
+        "io.k8s.apimachinery.pkg.apis.meta.v1.LabelSelectorRequirement",
+        "key",
+    ),
+    (
+        "io.k8s.apimachinery.pkg.apis.meta.v1.LabelSelectorRequirement",
+        "operator",
+    ),
     ("io.k8s.api.core.v1.NodeSelectorRequirement", "operator"),
 ];
 
@@ -66,10 +72,14 @@ fn required(node: &Node, value: &Value, path: &FieldPath, errors: &mut Vec<Field
     let Some(checks) = &node.checks else { return };
     let definition = node.definition.as_deref().unwrap_or_default();
     for name in &checks.required {
-        let Some(property) = node.property(name) else { continue };
+        let Some(property) = node.property(name) else {
+            continue;
+        };
         // Numbers and flags have a zero value on the reference, which a rule about the number itself judges.
-        if matches!(property.kind, NodeKind::Integer | NodeKind::Number | NodeKind::Boolean)
-            || (property.default.is_some() && matches!(property.kind, NodeKind::Object { .. }))
+        if matches!(
+            property.kind,
+            NodeKind::Integer | NodeKind::Number | NodeKind::Boolean
+        ) || (property.default.is_some() && matches!(property.kind, NodeKind::Object { .. }))
             || MAY_BE_EMPTY.contains(&(definition, name.as_str()))
         {
             continue;

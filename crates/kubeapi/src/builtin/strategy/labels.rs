@@ -23,7 +23,11 @@ pub(crate) fn matches(selector: &Value, labels: Option<&Map<String, Value>>) -> 
     let equal = selector
         .get("matchLabels")
         .and_then(Value::as_object)
-        .is_none_or(|wanted| wanted.iter().all(|(key, value)| label(key) == value.as_str() && value.is_string()));
+        .is_none_or(|wanted| {
+            wanted
+                .iter()
+                .all(|(key, value)| label(key) == value.as_str() && value.is_string())
+        });
     let expressions = selector.get("matchExpressions").and_then(Value::as_array);
     equal
         && expressions.is_none_or(|expressions| {
@@ -33,7 +37,8 @@ pub(crate) fn matches(selector: &Value, labels: Option<&Map<String, Value>>) -> 
                 let listed = || {
                     let values = expression.get("values").and_then(Value::as_array);
                     present.is_some_and(|present| {
-                        values.is_some_and(|values| values.iter().any(|value| value.as_str() == Some(present)))
+                        values
+                            .is_some_and(|values| values.iter().any(|value| value.as_str() == Some(present)))
                     })
                 };
                 match text("operator") {
@@ -52,11 +57,16 @@ pub(crate) fn validate_selector(selector: &Value, path: &FieldPath, errors: &mut
     if let Some(labels) = selector.get("matchLabels") {
         validate_labels(labels, &path.child("matchLabels"), errors);
     }
-    let Some(expressions) = selector.get("matchExpressions").and_then(Value::as_array) else { return };
+    let Some(expressions) = selector.get("matchExpressions").and_then(Value::as_array) else {
+        return;
+    };
     for (index, expression) in expressions.iter().enumerate() {
         let at = path.child("matchExpressions").index(index);
         let text = |name: &str| expression.get(name).and_then(Value::as_str).unwrap_or_default();
-        let values = expression.get("values").and_then(Value::as_array).map_or(0, Vec::len);
+        let values = expression
+            .get("values")
+            .and_then(Value::as_array)
+            .map_or(0, Vec::len);
         match text("operator") {
             "In" | "NotIn" if values == 0 => {
                 let detail = "must be specified when `operator` is 'In' or 'NotIn'";
@@ -76,7 +86,11 @@ pub(crate) fn validate_selector(selector: &Value, path: &FieldPath, errors: &mut
             }
         }
         for message in names::qualified_name(text("key")) {
-            errors.push(FieldError::invalid(&at.child("key"), Value::from(text("key")), message));
+            errors.push(FieldError::invalid(
+                &at.child("key"),
+                Value::from(text("key")),
+                message,
+            ));
         }
     }
 }

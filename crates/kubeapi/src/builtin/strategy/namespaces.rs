@@ -7,11 +7,17 @@ const NAME_LABEL: &str = "kubernetes.io/metadata.name";
 
 /// Every Namespace carries its name as a label.
 pub(super) fn default(object: &mut Value) {
-    let Some(name) = object.pointer("/metadata/name").and_then(Value::as_str).filter(|name| !name.is_empty()) else {
+    let Some(name) = object
+        .pointer("/metadata/name")
+        .and_then(Value::as_str)
+        .filter(|name| !name.is_empty())
+    else {
         return;
     };
     let name = Value::from(name);
-    let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) else { return };
+    let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) else {
+        return;
+    };
     let labels = metadata.entry("labels").or_insert_with(|| json!({}));
     if labels.is_null() {
         *labels = json!({});
@@ -24,7 +30,9 @@ pub(super) fn default(object: &mut Value) {
 /// A new Namespace is active and waits for its content to go when it is deleted; afterwards only the `finalize`
 /// subresource changes that.
 pub(super) fn prepare(object: &mut Value, old: Option<&Value>) {
-    let Some(fields) = object.as_object_mut() else { return };
+    let Some(fields) = object.as_object_mut() else {
+        return;
+    };
     match old {
         None => {
             fields.insert("status".to_owned(), json!({"phase": "Active"}));

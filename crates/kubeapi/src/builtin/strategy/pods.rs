@@ -9,7 +9,9 @@ use crate::field::{FieldError, FieldPath};
 const UPDATE_DETAIL: &str = "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)";
 
 pub(super) fn default(object: &mut Value) {
-    let Some(spec) = object.get_mut("spec") else { return };
+    let Some(spec) = object.get_mut("spec") else {
+        return;
+    };
     templates::default_spec(spec);
     if let Some(spec) = spec.as_object_mut() {
         spec.entry("enableServiceLinks").or_insert(json!(true));
@@ -19,9 +21,14 @@ pub(super) fn default(object: &mut Value) {
 /// A new Pod is pending; its quality of service follows from its resources. An update keeps the status.
 pub(super) fn prepare(object: &mut Value, old: Option<&Value>) {
     let class = quality_of_service(object);
-    let Some(fields) = object.as_object_mut() else { return };
+    let Some(fields) = object.as_object_mut() else {
+        return;
+    };
     if old.is_none() {
-        fields.insert("status".to_owned(), json!({"phase": "Pending", "qosClass": class}));
+        fields.insert(
+            "status".to_owned(),
+            json!({"phase": "Pending", "qosClass": class}),
+        );
     }
 }
 
@@ -29,15 +36,20 @@ pub(super) fn prepare(object: &mut Value, old: Option<&Value>) {
 /// otherwise `Burstable`.
 fn quality_of_service(object: &Value) -> &'static str {
     let spec = object.get("spec").unwrap_or(&Value::Null);
-    let containers: Vec<&Value> =
-        templates::list(spec, "containers").chain(templates::list(spec, "initContainers")).collect();
+    let containers: Vec<&Value> = templates::list(spec, "containers")
+        .chain(templates::list(spec, "initContainers"))
+        .collect();
     let amount = |container: &Value, kind: &str, resource: &str| {
-        container.pointer(&format!("/resources/{kind}/{resource}")).cloned()
+        container
+            .pointer(&format!("/resources/{kind}/{resource}"))
+            .cloned()
     };
     let is_set = |container: &&Value| {
-        ["limits", "requests"]
-            .iter()
-            .any(|kind| ["cpu", "memory"].iter().any(|resource| amount(container, kind, resource).is_some()))
+        ["limits", "requests"].iter().any(|kind| {
+            ["cpu", "memory"]
+                .iter()
+                .any(|resource| amount(container, kind, resource).is_some())
+        })
     };
     if !containers.iter().any(is_set) {
         return "BestEffort";
@@ -48,7 +60,11 @@ fn quality_of_service(object: &Value) -> &'static str {
             limit.is_some() && amount(container, "requests", resource) == limit
         })
     };
-    if containers.iter().all(is_guaranteed) { "Guaranteed" } else { "Burstable" }
+    if containers.iter().all(is_guaranteed) {
+        "Guaranteed"
+    } else {
+        "Burstable"
+    }
 }
 
 pub(super) fn validate(object: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) {
@@ -71,11 +87,21 @@ pub(super) fn validate(object: &Value, old: Option<&Value>, errors: &mut Vec<Fie
 fn fixed_part(spec: &Value) -> Value {
     let mut fixed = spec.clone();
     if let Some(fields) = fixed.as_object_mut() {
-        for name in ["activeDeadlineSeconds", "tolerations", "terminationGracePeriodSeconds", "nodeName"] {
+        for name in [
+            "activeDeadlineSeconds",
+            "tolerations",
+            "terminationGracePeriodSeconds",
+            "nodeName",
+        ] {
             fields.remove(name);
         }
         for list in ["containers", "initContainers"] {
-            for container in fields.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten() {
+            for container in fields
+                .get_mut(list)
+                .and_then(Value::as_array_mut)
+                .into_iter()
+                .flatten()
+            {
                 if let Some(container) = container.as_object_mut() {
                     container.remove("image");
                 }

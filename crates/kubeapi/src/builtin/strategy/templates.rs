@@ -11,7 +11,9 @@ const CONTAINER_LISTS: [&str; 3] = ["containers", "initContainers", "ephemeralCo
 
 /// Defaults of a Pod's spec that depend on other fields.
 pub(super) fn default_spec(spec: &mut Value) {
-    let Some(fields) = spec.as_object_mut() else { return };
+    let Some(fields) = spec.as_object_mut() else {
+        return;
+    };
     let text = |value: Option<&Value>| value.and_then(Value::as_str).unwrap_or_default().to_owned();
     let account = match text(fields.get("serviceAccountName")) {
         named if named.is_empty() => text(fields.get("serviceAccount")),
@@ -38,10 +40,21 @@ pub(super) fn default_spec(spec: &mut Value) {
 }
 
 fn default_container(container: &mut Value, host_network: bool) {
-    let Some(container) = container.as_object_mut() else { return };
-    if container.get("imagePullPolicy").and_then(Value::as_str).unwrap_or_default().is_empty() {
+    let Some(container) = container.as_object_mut() else {
+        return;
+    };
+    if container
+        .get("imagePullPolicy")
+        .and_then(Value::as_str)
+        .unwrap_or_default()
+        .is_empty()
+    {
         let image = container.get("image").and_then(Value::as_str).unwrap_or_default();
-        let policy = if is_latest(image) { "Always" } else { "IfNotPresent" };
+        let policy = if is_latest(image) {
+            "Always"
+        } else {
+            "IfNotPresent"
+        };
         container.insert("imagePullPolicy".to_owned(), json!(policy));
     }
     if let Some(resources) = container.get_mut("resources").and_then(Value::as_object_mut)
@@ -79,8 +92,15 @@ fn is_latest(image: &str) -> bool {
 }
 
 /// The objects of the list `name`; nothing where it is absent or no list.
-fn list_mut<'object>(fields: &'object mut Map<String, Value>, name: &str) -> impl Iterator<Item = &'object mut Value> {
-    fields.get_mut(name).and_then(Value::as_array_mut).into_iter().flatten()
+fn list_mut<'object>(
+    fields: &'object mut Map<String, Value>,
+    name: &str,
+) -> impl Iterator<Item = &'object mut Value> {
+    fields
+        .get_mut(name)
+        .and_then(Value::as_array_mut)
+        .into_iter()
+        .flatten()
 }
 
 /// The objects of the list `name`.
@@ -95,16 +115,26 @@ pub(super) fn validate_spec(spec: &Value, path: &FieldPath, errors: &mut Vec<Fie
         let at = path.child("volumes").index(index);
         let name = text(volume, "name");
         validate_name(name, &mut volumes, &at.child("name"), errors);
-        let sources = volume.as_object().map_or(0, |fields| fields.keys().filter(|key| *key != "name").count());
+        let sources = volume
+            .as_object()
+            .map_or(0, |fields| fields.keys().filter(|key| *key != "name").count());
         if sources > 1 {
-            errors.push(FieldError::forbidden(&at, "may not specify more than 1 volume type"));
+            errors.push(FieldError::forbidden(
+                &at,
+                "may not specify more than 1 volume type",
+            ));
         }
     }
     let mut containers = Vec::new();
     for field in CONTAINER_LISTS {
         for (index, container) in list(spec, field).enumerate() {
             let at = path.child(field).index(index);
-            validate_name(text(container, "name"), &mut containers, &at.child("name"), errors);
+            validate_name(
+                text(container, "name"),
+                &mut containers,
+                &at.child("name"),
+                errors,
+            );
             validate_container(container, &volumes, &at, errors);
         }
     }
@@ -114,12 +144,23 @@ pub(super) fn validate_spec(spec: &Value, path: &FieldPath, errors: &mut Vec<Fie
     let account = text(spec, "serviceAccountName");
     if !account.is_empty() {
         for message in names::subdomain(account) {
-            errors.push(FieldError::invalid(&path.child("serviceAccountName"), json!(account), message));
+            errors.push(FieldError::invalid(
+                &path.child("serviceAccountName"),
+                json!(account),
+                message,
+            ));
         }
     }
-    if let Some(value) = spec.get("activeDeadlineSeconds").filter(|value| value.as_i64().is_some_and(|n| n < 1)) {
+    if let Some(value) = spec
+        .get("activeDeadlineSeconds")
+        .filter(|value| value.as_i64().is_some_and(|n| n < 1))
+    {
         let detail = "must be between 1 and 2147483647, inclusive";
-        errors.push(FieldError::invalid(&path.child("activeDeadlineSeconds"), value.clone(), detail));
+        errors.push(FieldError::invalid(
+            &path.child("activeDeadlineSeconds"),
+            value.clone(),
+            detail,
+        ));
     }
 }
 
@@ -148,7 +189,11 @@ fn validate_container(container: &Value, volumes: &[&str], at: &FieldPath, error
         errors.push(FieldError::required(&at.child("image"), ""));
     } else if text(container, "image").trim() != text(container, "image") {
         let detail = "must not have leading or trailing whitespace";
-        errors.push(FieldError::invalid(&at.child("image"), json!(text(container, "image")), detail));
+        errors.push(FieldError::invalid(
+            &at.child("image"),
+            json!(text(container, "image")),
+            detail,
+        ));
     }
     let mut port_names = Vec::new();
     for (index, port) in list(container, "ports").enumerate() {
@@ -163,7 +208,11 @@ fn validate_container(container: &Value, volumes: &[&str], at: &FieldPath, error
             }
             port_names.push(name);
         }
-        match port.get("containerPort").and_then(Value::as_i64).unwrap_or_default() {
+        match port
+            .get("containerPort")
+            .and_then(Value::as_i64)
+            .unwrap_or_default()
+        {
             0 => errors.push(FieldError::required(&at.child("containerPort"), "")),
             number => validate_port(number, &at.child("containerPort"), errors),
         }
@@ -193,29 +242,53 @@ fn validate_container(container: &Value, volumes: &[&str], at: &FieldPath, error
         }
         let path = text(mount, "mountPath");
         if !path.is_empty() && paths.contains(&path) {
-            errors.push(FieldError::invalid(&at.child("mountPath"), json!(path), "must be unique"));
+            errors.push(FieldError::invalid(
+                &at.child("mountPath"),
+                json!(path),
+                "must be unique",
+            ));
         }
         paths.push(path);
     }
     for probe in ["livenessProbe", "readinessProbe", "startupProbe"] {
-        let Some(probe_value) = container.get(probe).filter(|value| value.is_object()) else { continue };
+        let Some(probe_value) = container.get(probe).filter(|value| value.is_object()) else {
+            continue;
+        };
         let at = at.child(probe);
         let handlers = ["exec", "httpGet", "tcpSocket", "grpc"];
-        match handlers.iter().filter(|handler| probe_value.get(**handler).is_some()).count() {
+        match handlers
+            .iter()
+            .filter(|handler| probe_value.get(**handler).is_some())
+            .count()
+        {
             0 => errors.push(FieldError::required(&at, "must specify a handler type")),
             1 => {}
-            _ => errors.push(FieldError::forbidden(&at, "may not specify more than 1 handler type")),
+            _ => errors.push(FieldError::forbidden(
+                &at,
+                "may not specify more than 1 handler type",
+            )),
         }
-        let successes = probe_value.get("successThreshold").and_then(Value::as_i64).unwrap_or(1);
+        let successes = probe_value
+            .get("successThreshold")
+            .and_then(Value::as_i64)
+            .unwrap_or(1);
         if probe != "readinessProbe" && successes != 1 {
-            errors.push(FieldError::invalid(&at.child("successThreshold"), json!(successes), "must be 1"));
+            errors.push(FieldError::invalid(
+                &at.child("successThreshold"),
+                json!(successes),
+                "must be 1",
+            ));
         }
     }
 }
 
 pub(crate) fn validate_port(number: i64, at: &FieldPath, errors: &mut Vec<FieldError>) {
     if !(1..=65535).contains(&number) {
-        errors.push(FieldError::invalid(at, json!(number), "must be between 1 and 65535, inclusive"));
+        errors.push(FieldError::invalid(
+            at,
+            json!(number),
+            "must be between 1 and 65535, inclusive",
+        ));
     }
 }
 
@@ -225,7 +298,10 @@ pub(crate) fn port_name(name: &str) -> Vec<String> {
     if name.len() > 15 {
         messages.push("must be no more than 15 characters".to_owned());
     }
-    if !name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-') {
+    if !name
+        .chars()
+        .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-')
+    {
         messages.push("must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)".to_owned());
     }
     if !name.chars().any(|c| c.is_ascii_lowercase()) {

@@ -7,7 +7,12 @@ use crate::field::{FieldError, FieldPath};
 
 pub(super) fn default_deployment(object: &mut Value) {
     default_template(object);
-    let Some(strategy) = object.pointer_mut("/spec/strategy").and_then(Value::as_object_mut) else { return };
+    let Some(strategy) = object
+        .pointer_mut("/spec/strategy")
+        .and_then(Value::as_object_mut)
+    else {
+        return;
+    };
     if strategy.get("type").and_then(Value::as_str) != Some("RollingUpdate") {
         return;
     }
@@ -51,7 +56,10 @@ pub(super) fn validate_deployment(object: &Value, old: Option<&Value>, errors: &
     match (strategy.get("type").and_then(Value::as_str), rolling) {
         (Some("Recreate"), Some(_)) => {
             let detail = "may not be specified when strategy `type` is 'Recreate'";
-            errors.push(FieldError::forbidden(&path.child("strategy").child("rollingUpdate"), detail));
+            errors.push(FieldError::forbidden(
+                &path.child("strategy").child("rollingUpdate"),
+                detail,
+            ));
         }
         (Some("RollingUpdate"), Some(rolling)) => {
             validate_rolling(rolling, &path.child("strategy").child("rollingUpdate"), errors);
@@ -59,11 +67,17 @@ pub(super) fn validate_deployment(object: &Value, old: Option<&Value>, errors: &
         _ => {}
     }
     let number = |name: &str| spec.get(name).and_then(Value::as_i64);
-    if let (Some(deadline), Some(ready)) = (number("progressDeadlineSeconds"), number("minReadySeconds").or(Some(0)))
-        && deadline <= ready
+    if let (Some(deadline), Some(ready)) = (
+        number("progressDeadlineSeconds"),
+        number("minReadySeconds").or(Some(0)),
+    ) && deadline <= ready
     {
         let detail = "must be greater than minReadySeconds";
-        errors.push(FieldError::invalid(&path.child("progressDeadlineSeconds"), json!(deadline), detail));
+        errors.push(FieldError::invalid(
+            &path.child("progressDeadlineSeconds"),
+            json!(deadline),
+            detail,
+        ));
     }
 }
 
@@ -73,10 +87,17 @@ fn validate_rolling(rolling: &Value, path: &FieldPath, errors: &mut Vec<FieldErr
         let Some(amount) = rolling.get(name) else { continue };
         let at = path.child(name);
         let value = match amount {
-            Value::String(text) => match text.strip_suffix('%').and_then(|digits| digits.parse::<i64>().ok()) {
+            Value::String(text) => match text
+                .strip_suffix('%')
+                .and_then(|digits| digits.parse::<i64>().ok())
+            {
                 Some(percent) => {
                     if name == "maxUnavailable" && percent > 100 {
-                        errors.push(FieldError::invalid(&at, amount.clone(), "must not be greater than 100%"));
+                        errors.push(FieldError::invalid(
+                            &at,
+                            amount.clone(),
+                            "must not be greater than 100%",
+                        ));
                     }
                     percent
                 }
@@ -90,7 +111,11 @@ fn validate_rolling(rolling: &Value, path: &FieldPath, errors: &mut Vec<FieldErr
             other => other.as_i64().unwrap_or_default(),
         };
         if value < 0 {
-            errors.push(FieldError::invalid(&at, amount.clone(), "must be greater than or equal to 0"));
+            errors.push(FieldError::invalid(
+                &at,
+                amount.clone(),
+                "must be greater than or equal to 0",
+            ));
         }
         if value == 0 {
             zero.push(name);
@@ -142,16 +167,34 @@ fn validate_workload(object: &Value, old: Option<&Value>, kind: &str, errors: &m
     templates::validate_spec(pod, &at, errors);
     let restart = templates::text(pod, "restartPolicy");
     if matches!(restart, "Never" | "OnFailure") {
-        errors.push(FieldError::not_supported(&at.child("restartPolicy"), json!(restart), &["Always"]));
+        errors.push(FieldError::not_supported(
+            &at.child("restartPolicy"),
+            json!(restart),
+            &["Always"],
+        ));
     }
-    if pod.get("activeDeadlineSeconds").is_some_and(|value| !value.is_null()) {
-        let detail = format!("activeDeadlineSeconds in {} is not Supported", if kind == "deployment" { "Deployment" } else { "ReplicaSet" });
+    if pod
+        .get("activeDeadlineSeconds")
+        .is_some_and(|value| !value.is_null())
+    {
+        let detail = format!(
+            "activeDeadlineSeconds in {} is not Supported",
+            if kind == "deployment" {
+                "Deployment"
+            } else {
+                "ReplicaSet"
+            }
+        );
         errors.push(FieldError::forbidden(&at.child("activeDeadlineSeconds"), detail));
     }
     if let Some(old) = old.and_then(|old| old.pointer("/spec/selector"))
         && Some(old) != spec.get("selector")
     {
         let value = spec.get("selector").cloned().unwrap_or_default();
-        errors.push(FieldError::invalid(&path.child("selector"), value, "field is immutable"));
+        errors.push(FieldError::invalid(
+            &path.child("selector"),
+            value,
+            "field is immutable",
+        ));
     }
 }

@@ -17,21 +17,29 @@ const VISIBLE_METADATA: [&str; 2] = ["name", "generateName"];
 pub(super) fn to_cel(node: &Node, value: &Value, is_resource: bool) -> Cel {
     match (&node.kind, value) {
         (_, Value::Null) => Cel::Null,
-        (NodeKind::Object { properties, additional }, Value::Object(fields)) => {
-            Cel::map(fields.iter().filter_map(|(name, nested)| {
-                if let (true, "metadata") = (is_resource, name.as_str()) {
-                    return Some((name.clone(), visible_metadata(nested)));
-                }
-                if let Some(property) = properties.get(name) {
-                    let converted = to_cel(property, nested, property.embedded_resource);
-                    return Some((escape_property(name)?, converted));
-                }
-                additional.as_ref().map(|additional| (name.clone(), to_cel(additional, nested, false)))
-            }))
-        }
-        (NodeKind::Array { items }, Value::Array(list)) => {
-            Cel::list(list.iter().map(|item| to_cel(items, item, items.embedded_resource)).collect())
-        }
+        (
+            NodeKind::Object {
+                properties,
+                additional,
+            },
+            Value::Object(fields),
+        ) => Cel::map(fields.iter().filter_map(|(name, nested)| {
+            if let (true, "metadata") = (is_resource, name.as_str()) {
+                return Some((name.clone(), visible_metadata(nested)));
+            }
+            if let Some(property) = properties.get(name) {
+                let converted = to_cel(property, nested, property.embedded_resource);
+                return Some((escape_property(name)?, converted));
+            }
+            additional
+                .as_ref()
+                .map(|additional| (name.clone(), to_cel(additional, nested, false)))
+        })),
+        (NodeKind::Array { items }, Value::Array(list)) => Cel::list(
+            list.iter()
+                .map(|item| to_cel(items, item, items.embedded_resource))
+                .collect(),
+        ),
         (NodeKind::Integer, Value::Number(number)) => integer(number),
         (NodeKind::Number, Value::Number(number)) => Cel::Double(number.as_f64().unwrap_or(f64::NAN)),
         (NodeKind::String, Value::String(text)) => formatted(node, text),
@@ -56,12 +64,19 @@ fn integer(number: &serde_json::Number) -> Cel {
 }
 
 fn whole(number: &serde_json::Number) -> serde_json::Number {
-    format!("{:.0}", number.as_f64().unwrap_or_default()).parse().unwrap_or_else(|_| number.clone())
+    format!("{:.0}", number.as_f64().unwrap_or_default())
+        .parse()
+        .unwrap_or_else(|_| number.clone())
 }
 
 fn formatted(node: &Node, text: &str) -> Cel {
     let plain = || Cel::String(Arc::from(text));
-    match node.checks.as_ref().and_then(|checks| checks.format).map(|format| format.name) {
+    match node
+        .checks
+        .as_ref()
+        .and_then(|checks| checks.format)
+        .map(|format| format.name)
+    {
         Some("byte") => base64::engine::general_purpose::STANDARD
             .decode(text)
             .map_or_else(|_| plain(), |bytes| Cel::Bytes(Arc::from(bytes))),

@@ -15,8 +15,19 @@ const OUT_OF_BUDGET: &str =
     "validation failed due to running out of cost budget, no further validation rules will be run";
 
 pub(super) fn run(root: &Place, object: &Value, old: Option<&Value>) -> Vec<FieldError> {
-    let mut run = Run { left: OBJECT_COST, stopped: false, errors: Vec::new() };
-    run.visit(root, object, Correlation::of(old), false, true, &FieldPath::root());
+    let mut run = Run {
+        left: OBJECT_COST,
+        stopped: false,
+        errors: Vec::new(),
+    };
+    run.visit(
+        root,
+        object,
+        Correlation::of(old),
+        false,
+        true,
+        &FieldPath::root(),
+    );
     run.errors
 }
 
@@ -165,11 +176,24 @@ impl Run {
             Some("FieldValueDuplicate") => FieldErrorKind::Duplicate,
             _ => FieldErrorKind::Invalid,
         };
-        let detail = if kind == FieldErrorKind::Duplicate { String::new() } else { detail };
-        self.errors.push(FieldError { kind, path: at, value, detail });
+        let detail = if kind == FieldErrorKind::Duplicate {
+            String::new()
+        } else {
+            detail
+        };
+        self.errors.push(FieldError {
+            kind,
+            path: at,
+            value,
+            detail,
+        });
     }
 
-    fn evaluate(&mut self, program: &mainstay_cel::Program, variables: &Variables) -> Result<Cel, EvaluationError> {
+    fn evaluate(
+        &mut self,
+        program: &mainstay_cel::Program,
+        variables: &Variables,
+    ) -> Result<Cel, EvaluationError> {
         let mut budget = Budget::shared(self.left);
         let result = program.evaluate(variables, &mut budget);
         self.left = self.left.saturating_sub(budget.used());
@@ -178,12 +202,18 @@ impl Run {
 
     /// What to say: the text of the message expression if that gives a usable one, or else the fixed message.
     fn message(&mut self, rule: &Rule, variables: &Variables, path: &FieldPath, type_name: &Value) -> String {
-        let Some(program) = &rule.message else { return fixed_message(rule) };
+        let Some(program) = &rule.message else {
+            return fixed_message(rule);
+        };
         match self.evaluate(program, variables) {
             Ok(Cel::String(text)) => {
                 let text = text.trim();
                 let usable = !text.is_empty() && text.len() <= MAX_MESSAGE_BYTES && !text.contains('\n');
-                if usable { text.to_owned() } else { fixed_message(rule) }
+                if usable {
+                    text.to_owned()
+                } else {
+                    fixed_message(rule)
+                }
             }
             Err(error) if error.is_limit() => {
                 self.stopped = true;
@@ -191,7 +221,8 @@ impl Run {
                     "no further validation rules will be run due to call cost exceeds limit for messageExpression: {:?}",
                     rule.source.message_expression
                 );
-                self.errors.push(FieldError::invalid(path, type_name.clone(), detail.clone()));
+                self.errors
+                    .push(FieldError::invalid(path, type_name.clone(), detail.clone()));
                 detail
             }
             _ => fixed_message(rule),

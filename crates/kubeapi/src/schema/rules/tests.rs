@@ -42,9 +42,11 @@ fn a_broken_rule_is_reported_at_its_place_with_its_message() {
 #[test]
 fn a_transition_rule_runs_only_where_there_is_an_old_value() {
     // KA-015
-    let rules = rules(json!({"type": "object", "properties": {"spec": {"type": "object", "properties": {
-        "name": {"type": "string", "x-kubernetes-validations": [{"rule": "self == oldSelf", "message": "is immutable"}]},
-    }}}}));
+    let rules = rules(
+        json!({"type": "object", "properties": {"spec": {"type": "object", "properties": {
+            "name": {"type": "string", "x-kubernetes-validations": [{"rule": "self == oldSelf", "message": "is immutable"}]},
+        }}}}),
+    );
     let new = json!({"spec": {"name": "b"}});
     assert_eq!(rules.validate(&new, None), []);
     assert_eq!(rules.validate(&new, Some(&json!({"spec": {}}))), []);
@@ -61,17 +63,25 @@ fn an_optional_old_value_lets_a_transition_rule_run_on_creation() {
         json!({"n": {"type": "integer"}}),
         json!([{"rule": "oldSelf.hasValue() || self.n == 0", "message": "begins at 0", "optionalOldSelf": true}]),
     ));
-    assert_eq!(texts(&rules.validate(&json!({"spec": {"n": 1}}), None)), ["spec: Invalid value: begins at 0"]);
-    assert_eq!(rules.validate(&json!({"spec": {"n": 1}}), Some(&json!({"spec": {"n": 5}}))), []);
+    assert_eq!(
+        texts(&rules.validate(&json!({"spec": {"n": 1}}), None)),
+        ["spec: Invalid value: begins at 0"]
+    );
+    assert_eq!(
+        rules.validate(&json!({"spec": {"n": 1}}), Some(&json!({"spec": {"n": 5}}))),
+        []
+    );
 }
 
 #[test]
 fn an_unchanged_value_that_breaks_a_rule_does_not_refuse_an_update() {
     // KA-015, ratcheting
-    let rules = rules(json!({"type": "object", "properties": {"spec": {"type": "object", "properties": {
-        "a": {"type": "integer", "x-kubernetes-validations": [{"rule": "self > 0", "message": "positive"}]},
-        "b": {"type": "integer"},
-    }}}}));
+    let rules = rules(
+        json!({"type": "object", "properties": {"spec": {"type": "object", "properties": {
+            "a": {"type": "integer", "x-kubernetes-validations": [{"rule": "self > 0", "message": "positive"}]},
+            "b": {"type": "integer"},
+        }}}}),
+    );
     let old = json!({"spec": {"a": 0, "b": 1}});
     assert_eq!(rules.validate(&json!({"spec": {"a": 0, "b": 2}}), Some(&old)), []);
     assert_eq!(
@@ -91,7 +101,10 @@ fn items_of_a_map_list_find_their_old_value_by_key() {
     let rules = rules(schema);
     let old = json!({"spec": {"list": [{"name": "a", "value": 5}, {"name": "b", "value": 1}]}});
     let new = json!({"spec": {"list": [{"name": "b", "value": 2}, {"name": "a", "value": 4}, {"name": "c", "value": 0}]}});
-    assert_eq!(texts(&rules.validate(&new, Some(&old))), ["spec.list[1]: Invalid value: never falls"]);
+    assert_eq!(
+        texts(&rules.validate(&new, Some(&old))),
+        ["spec.list[1]: Invalid value: never falls"]
+    );
 }
 
 #[test]
@@ -103,8 +116,11 @@ fn a_rule_that_does_not_compile_is_named_by_its_path() {
         json!([{"rule": "self.a.size( > 1"}, {"rule": "unknown > 1"}]),
     ))
     .expect("reads");
-    let paths: Vec<String> =
-        compile_rules(&node).expect_err("is refused").iter().map(|error| error.path.to_string()).collect();
+    let paths: Vec<String> = compile_rules(&node)
+        .expect_err("is refused")
+        .iter()
+        .map(|error| error.path.to_string())
+        .collect();
     assert_eq!(
         paths,
         [
@@ -125,21 +141,24 @@ fn an_expensive_rule_ends_the_validation_instead_of_the_server() {
     let object = json!({"spec": {"list": (0..400).collect::<Vec<_>>()}});
     let errors = texts(&rules.validate(&object, None));
     assert_eq!(errors.len(), 1);
-    assert!(errors[0].contains("no further validation rules will be run"), "{errors:?}");
+    assert!(
+        errors[0].contains("no further validation rules will be run"),
+        "{errors:?}"
+    );
 }
 
 #[test]
 fn rules_see_only_what_the_schema_declares() {
     // KA-015
     let rules = rules(json!({"type": "object", "properties": {
-        "spec": {"type": "object", "x-kubernetes-preserve-unknown-fields": true,
-            "properties": {"n": {"type": "number"}, "at": {"type": "string", "format": "date-time"}}}},
-        "x-kubernetes-validations": [
-            {"rule": "!has(self.spec.free)", "message": "free is seen"},
-            {"rule": "self.spec.n == 1.0", "message": "not a double"},
-            {"rule": "self.metadata.name == 'a' && !has(self.metadata.labels)", "message": "metadata"},
-            {"rule": "self.spec.at > timestamp('2000-01-01T00:00:00Z')", "message": "not a time"},
-        ]}));
+    "spec": {"type": "object", "x-kubernetes-preserve-unknown-fields": true,
+        "properties": {"n": {"type": "number"}, "at": {"type": "string", "format": "date-time"}}}},
+    "x-kubernetes-validations": [
+        {"rule": "!has(self.spec.free)", "message": "free is seen"},
+        {"rule": "self.spec.n == 1.0", "message": "not a double"},
+        {"rule": "self.metadata.name == 'a' && !has(self.metadata.labels)", "message": "metadata"},
+        {"rule": "self.spec.at > timestamp('2000-01-01T00:00:00Z')", "message": "not a time"},
+    ]}));
     let object = json!({"metadata": {"name": "a", "labels": {"x": "y"}},
         "spec": {"free": 1, "n": 1, "at": "2024-01-01T00:00:00Z"}});
     assert_eq!(texts(&rules.validate(&object, None)), [] as [String; 0]);

@@ -8,7 +8,13 @@ use crate::{
     schema::Checks,
 };
 
-pub(super) fn check(checks: &Checks, types: &[&str], number: &Number, path: &FieldPath, outcome: &mut Outcome) {
+pub(super) fn check(
+    checks: &Checks,
+    types: &[&str],
+    number: &Number,
+    path: &FieldPath,
+    outcome: &mut Outcome,
+) {
     check_range(checks, types, number, path, outcome);
     let Some(value) = number.as_f64() else { return };
     let integral = !number.is_f64();
@@ -48,19 +54,31 @@ fn check_range(checks: &Checks, types: &[&str], number: &Number, path: &FieldPat
     match (types, format) {
         (["integer"], Some("int32")) => {
             let fits = number.as_i64().is_some_and(|value| i32::try_from(value).is_ok())
-                || number.as_f64().is_some_and(|value| number.is_f64() && value.abs() <= f64::from(i32::MAX));
+                || number
+                    .as_f64()
+                    .is_some_and(|value| number.is_f64() && value.abs() <= f64::from(i32::MAX));
             if !fits {
-                outcome.add_general(format!("Checked value must be of type integer with format int32 in {place}"));
+                outcome.add_general(format!(
+                    "Checked value must be of type integer with format int32 in {place}"
+                ));
             }
         }
         (["integer"], format) if number.is_u64() && number.as_i64().is_none() => {
             outcome.add_general(match format {
-                Some("int64") => format!("Checked value must be of type integer with format int64 in {place}"),
+                Some("int64") => {
+                    format!("Checked value must be of type integer with format int64 in {place}")
+                }
                 _ => format!("Checked value must be of type integer (default format) in {place}"),
             });
         }
-        (["number"], Some("float")) if number.as_f64().is_some_and(|value| value.abs() > f64::from(f32::MAX)) => {
-            outcome.add_general(format!("Checked value must be of type number with format float in {place}"));
+        (["number"], Some("float"))
+            if number
+                .as_f64()
+                .is_some_and(|value| value.abs() > f64::from(f32::MAX)) =>
+        {
+            outcome.add_general(format!(
+                "Checked value must be of type number with format float in {place}"
+            ));
         }
         _ => {}
     }
@@ -81,5 +99,9 @@ fn shown(bound: f64, integral: bool) -> String {
     if (-4..6).contains(&exponent) {
         return format!("{bound}");
     }
-    format!("{mantissa}e{}{:02}", if exponent < 0 { '-' } else { '+' }, exponent.abs())
+    format!(
+        "{mantissa}e{}{:02}",
+        if exponent < 0 { '-' } else { '+' },
+        exponent.abs()
+    )
 }

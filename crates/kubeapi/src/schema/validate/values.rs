@@ -70,7 +70,11 @@ pub(super) fn check_enum(checks: &Checks, value: &Value, path: &FieldPath) -> Op
     let shown: Vec<String> = checks
         .enumeration
         .iter()
-        .map(|allowed| allowed.as_str().map_or_else(|| allowed.to_string(), str::to_owned))
+        .map(|allowed| {
+            allowed
+                .as_str()
+                .map_or_else(|| allowed.to_string(), str::to_owned)
+        })
         .collect();
     let shown: Vec<&str> = shown.iter().map(String::as_str).collect();
     Some(FieldError::not_supported(path, value.clone(), &shown))
@@ -85,14 +89,22 @@ fn equal(left: &Value, right: &Value) -> bool {
         }
         (Value::Object(left), Value::Object(right)) => {
             left.len() == right.len()
-                && left.iter().all(|(name, left)| right.get(name).is_some_and(|right| equal(left, right)))
+                && left
+                    .iter()
+                    .all(|(name, left)| right.get(name).is_some_and(|right| equal(left, right)))
         }
         _ => left == right,
     }
 }
 
 /// The checks of strings and numbers.
-pub(super) fn check_scalar(checks: &Checks, types: &[&str], value: &Value, path: &FieldPath, outcome: &mut Outcome) {
+pub(super) fn check_scalar(
+    checks: &Checks,
+    types: &[&str],
+    value: &Value,
+    path: &FieldPath,
+    outcome: &mut Outcome,
+) {
     match value {
         Value::String(text) => {
             if let Some(error) = check_text(checks, text, path) {
@@ -123,7 +135,10 @@ fn check_text(checks: &Checks, text: &str, path: &FieldPath) -> Option<FieldErro
     let length = text.chars().count() as u64;
     if let Some(most) = checks.max_length.filter(|&most| length > most) {
         let bytes = if most == 1 { "byte" } else { "bytes" };
-        return Some(FieldError::too_long(path, format!("may not be more than {most} {bytes}")));
+        return Some(FieldError::too_long(
+            path,
+            format!("may not be more than {most} {bytes}"),
+        ));
     }
     if let Some(least) = checks.min_length.filter(|&least| length < least) {
         return Some(FieldError::invalid(
@@ -132,7 +147,11 @@ fn check_text(checks: &Checks, text: &str, path: &FieldPath) -> Option<FieldErro
             format!("{} should be at least {least} chars long", located(path)),
         ));
     }
-    if let Some(pattern) = checks.pattern.as_ref().filter(|pattern| !pattern.regex.is_match(text)) {
+    if let Some(pattern) = checks
+        .pattern
+        .as_ref()
+        .filter(|pattern| !pattern.regex.is_match(text))
+    {
         return Some(FieldError::invalid(
             path,
             Value::from(text),
@@ -154,9 +173,17 @@ pub(super) fn check_list(checks: &Checks, list: &[Value], path: &FieldPath, outc
     if let Some(most) = checks.max_items.filter(|&most| size > most) {
         outcome.add(too_many(path, size, most));
     }
-    let repeats = || list.iter().enumerate().any(|(index, item)| list[..index].iter().any(|other| equal(other, item)));
+    let repeats = || {
+        list.iter()
+            .enumerate()
+            .any(|(index, item)| list[..index].iter().any(|other| equal(other, item)))
+    };
     if checks.unique_items && repeats() {
-        outcome.add(FieldError::invalid(path, Value::from(""), format!("{} shouldn't contain duplicates", located(path))));
+        outcome.add(FieldError::invalid(
+            path,
+            Value::from(""),
+            format!("{} shouldn't contain duplicates", located(path)),
+        ));
     }
 }
 
@@ -174,7 +201,12 @@ pub(super) fn check_size(checks: &Checks, size: usize, path: &FieldPath, outcome
     }
 }
 
-pub(super) fn check_required(checks: &Checks, fields: &Map<String, Value>, path: &FieldPath, outcome: &mut Outcome) {
+pub(super) fn check_required(
+    checks: &Checks,
+    fields: &Map<String, Value>,
+    path: &FieldPath,
+    outcome: &mut Outcome,
+) {
     for name in &checks.required {
         if !fields.contains_key(name) {
             outcome.add(FieldError::required(&path.child(name), ""));
@@ -184,7 +216,12 @@ pub(super) fn check_required(checks: &Checks, fields: &Map<String, Value>, path:
 
 fn too_many(path: &FieldPath, size: u64, most: u64) -> FieldError {
     let items = if most == 1 { "item" } else { "items" };
-    error(FieldErrorKind::TooMany, path, Some(Value::from(size)), format!("must have at most {most} {items}"))
+    error(
+        FieldErrorKind::TooMany,
+        path,
+        Some(Value::from(size)),
+        format!("must have at most {most} {items}"),
+    )
 }
 
 /// `spec.x in body`, the way messages name a place.

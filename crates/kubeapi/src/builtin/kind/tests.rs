@@ -1,0 +1,320 @@
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+use serde_json::json;
+
+use super::*;
+use crate::builtin::{Kinds, services};
+
+fn info(group: &str, plural: &str) -> Arc<KindInfo> {
+    Kinds::builtin().lookup(group, "v1", plural).expect("is built in")
+}
+
+fn texts(errors: &[FieldError]) -> Vec<String> {
+    errors.iter().map(ToString::to_string).collect()
+}
+
+fn deployment() -> Value {
+    json!({
+        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "orders", "namespace": "default"},
+        "spec": {
+            "selector": {"matchLabels": {"app": "orders"}},
+            "template": {"metadata": {"labels": {"app": "orders"}},
+                "spec": {"containers": [{"name": "orders", "image": "mainstay", "args": ["demo", "orders"],
+                    "ports": [{"name": "http", "containerPort": 8080}],
+                    "readinessProbe": {"httpGet": {"port": "http"}}}],
+                    "volumes": [{"name": "config", "configMap": {"name": "c"}}, {"name": "empty"}]}},
+        },
+    })
+}
+
+#[test]
+fn a_deployment_gets_the_defaults_of_the_reference() {
+    // KA-011
+    let info = info("apps", "deployments");
+    let mut object = deployment();
+    assert_eq!(info.decode_error(&object), None);
+    info.default_object(&mut object);
+    let spec = &object["spec"];
+    assert_eq!(spec["replicas"], 1);
+    assert_eq!(spec["revisionHistoryLimit"], 10);
+    assert_eq!(spec["progressDeadlineSeconds"], 600);
+    assert_eq!(
+        spec["strategy"],
+        json!({"type": "RollingUpdate", "rollingUpdate": {"maxSurge": "25%", "maxUnavailable": "25%"}})
+    );
+    let pod = &spec["template"]["spec"];
+    assert_eq!(pod["restartPolicy"], "Always");
+    assert_eq!(pod["dnsPolicy"], "ClusterFirst");
+    assert_eq!(pod["schedulerName"], "default-scheduler");
+    assert_eq!(pod["terminationGracePeriodSeconds"], 30);
+    assert_eq!(pod["securityContext"], json!({}));
+    assert_eq!(pod["volumes"][0]["configMap"]["defaultMode"], 420);
+    assert_eq!(pod["volumes"][1]["emptyDir"], json!({}));
+    let container = &pod["containers"][0];
+    assert_eq!(container["imagePullPolicy"], "Always");
+    assert_eq!(container["terminationMessagePath"], "/dev/termination-log");
+    assert_eq!(container["terminationMessagePolicy"], "File");
+    assert_eq!(container["ports"][0]["protocol"], "TCP");
+    assert_eq!(container["resources"], json!({}));
+    assert_eq!(
+        container["readinessProbe"],
+        json!({"httpGet": {"path": "/", "port": "http", "scheme": "HTTP"}, "failureThreshold": 3, "periodSeconds": 10,
+               "successThreshold": 1, "timeoutSeconds": 1})
+    );
+    assert_eq!(texts(&info.validate(&object, None)), [] as [String; 0]);
+}
+
+#[test]
+fn a_deployment_is_refused_with_the_texts_of_the_reference() {
+    // KA-013
+    let info = info("apps", "deployments");
+    let faults = |change: &dyn Fn(&mut Value), old: Option<&Value>| {
+        let mut object = deployment();
+        change(&mut object);
+        info.default_object(&mut object);
+        texts(&info.validate(&object, old))
+    };
+    assert_eq!(
+        faults(
+            &|it| it["spec"]["template"]["metadata"]["labels"] = json!({"app": "x"}),
+            None
+        ),
+        [
+            "spec.template.metadata.labels: Invalid value: {\"app\":\"x\"}: `selector` does not match template `labels`"
+        ]
+    );
+    assert_eq!(
+        faults(&|it| it["spec"]["selector"] = json!({}), None),
+        ["spec.selector: Invalid value: {}: empty selector is invalid for deployment"]
+    );
+    assert_eq!(
+        faults(&|it| it["spec"]["replicas"] = json!(-1), None),
+        ["spec.replicas: Invalid value: -1: must be greater than or equal to 0"]
+    );
+    assert_eq!(
+        faults(
+            &|it| it["spec"]["template"]["spec"]["restartPolicy"] = json!("Never"),
+            None
+        ),
+        ["spec.template.spec.restartPolicy: Unsupported value: \"Never\": supported values: \"Always\""]
+    );
+    assert_eq!(
+        faults(
+            &|it| it["spec"]["template"]["spec"]["containers"] = json!([]),
+            None
+        ),
+        ["spec.template.spec.containers: Required value"]
+    );
+    assert_eq!(
+        faults(
+            &|it| it["spec"]["template"]["spec"]["containers"][0]["name"] = json!("Bad_Name"),
+            None
+        )
+        .len(),
+        1
+    );
+    let mut old = deployment();
+    old["spec"]["selector"] = json!({"matchLabels": {"app": "before"}});
+    assert_eq!(
+        faults(&|_| {}, Some(&old)),
+        ["spec.selector: Invalid value: {\"matchLabels\":{\"app\":\"orders\"}}: field is immutable"]
+    );
+}
+
+#[test]
+fn a_pod_is_defaulted_prepared_and_keeps_its_spec() {
+    // KA-010, KA-011
+    let info = info("", "pods");
+    let mut pod = json!({"metadata": {"name": "a"}, "spec": {"containers": [
+        {"name": "a", "image": "x:1", "resources": {"limits": {"cpu": "1", "memory": "1Gi"}}}]},
+        "status": {"phase": "Running"}});
+    info.default_object(&mut pod);
+    info.strategy.prepare(&mut pod, None);
+    assert_eq!(
+        pod["status"],
+        json!({"phase": "Pending", "qosClass": "Guaranteed"})
+    );
+    assert_eq!(pod["spec"]["enableServiceLinks"], true);
+    assert_eq!(pod["spec"]["containers"][0]["imagePullPolicy"], "IfNotPresent");
+    assert_eq!(
+        pod["spec"]["containers"][0]["resources"]["requests"],
+        json!({"cpu": "1", "memory": "1Gi"})
+    );
+    let mut changed = pod.clone();
+    changed["spec"]["containers"][0]["image"] = json!("x:2");
+    changed["spec"]["nodeName"] = json!("local");
+    assert_eq!(texts(&info.validate(&changed, Some(&pod))), [] as [String; 0]);
+    changed["spec"]["containers"][0]["args"] = json!(["b"]);
+    assert!(
+        texts(&info.validate(&changed, Some(&pod)))[0]
+            .starts_with("spec: Forbidden: pod updates may not change")
+    );
+}
+
+#[test]
+fn a_secret_takes_texts_and_an_immutable_one_keeps_its_data() {
+    // KA-010
+    let info = info("", "secrets");
+    let mut secret =
+        json!({"metadata": {"name": "a"}, "data": {"old": "eA=="}, "stringData": {"key": "text"}});
+    info.default_object(&mut secret);
+    info.strategy.prepare(&mut secret, None);
+    assert_eq!(secret["data"], json!({"old": "eA==", "key": "dGV4dA=="}));
+    assert_eq!(secret.get("stringData"), None);
+    assert_eq!(secret["type"], "Opaque");
+    secret["immutable"] = json!(true);
+    let mut changed = secret.clone();
+    changed["data"]["key"] = json!("eA==");
+    assert_eq!(
+        texts(&info.validate(&changed, Some(&secret))),
+        ["data: Forbidden: field is immutable when `immutable` is set"]
+    );
+    let tls = json!({"metadata": {"name": "a"}, "type": "kubernetes.io/tls", "data": {"tls.key": ""}});
+    assert_eq!(
+        texts(&info.validate(&tls, None)),
+        ["data[tls.crt]: Required value"]
+    );
+    let bad = json!({"metadata": {"name": "a"}, "type": "Opaque", "data": {"a b": ""}});
+    assert!(
+        texts(&info.validate(&bad, None))[0]
+            .starts_with("data[a b]: Invalid value: \"a b\": a valid config key")
+    );
+}
+
+#[test]
+fn a_service_gets_ports_and_an_address_of_the_range() {
+    // KA-010, KA-011
+    let info = info("", "services");
+    let mut service = json!({"metadata": {"name": "orders", "namespace": "default"},
+        "spec": {"selector": {"app": "orders"}, "ports": [{"port": 80}]}});
+    info.default_object(&mut service);
+    info.strategy.prepare(&mut service, None);
+    services::allocate(&mut service, |_| false).expect("an address is free");
+    let spec = &service["spec"];
+    assert_eq!(spec["type"], "ClusterIP");
+    assert_eq!(spec["sessionAffinity"], "None");
+    assert_eq!(spec["internalTrafficPolicy"], "Cluster");
+    assert_eq!(spec["ipFamilies"], json!(["IPv4"]));
+    assert_eq!(
+        spec["ports"],
+        json!([{"port": 80, "protocol": "TCP", "targetPort": 80}])
+    );
+    let address = spec["clusterIP"].as_str().expect("an address").to_owned();
+    assert!(address.starts_with("10."), "{address}");
+    assert_eq!(spec["clusterIPs"], json!([address]));
+    assert_eq!(service["status"], json!({"loadBalancer": {}}));
+    assert_eq!(texts(&info.validate(&service, None)), [] as [String; 0]);
+
+    let mut other = service.clone();
+    other["spec"]["clusterIP"] = json!("");
+    other["spec"]["clusterIPs"] = json!([]);
+    services::allocate(&mut other, |taken| taken == address).expect("another address is free");
+    assert_ne!(other["spec"]["clusterIP"], service["spec"]["clusterIP"]);
+    let refused =
+        services::allocate(&mut service.clone(), |taken| taken == address).expect_err("it is taken");
+    assert!(
+        refused.to_string().ends_with("provided IP is already allocated"),
+        "{refused}"
+    );
+
+    let mut update = json!({"metadata": {"name": "orders"}, "spec": {"ports": [{"port": 81}]}});
+    info.default_object(&mut update);
+    info.strategy.prepare(&mut update, Some(&service));
+    assert_eq!(update["spec"]["clusterIP"], json!(address));
+    let two = json!({"metadata": {"name": "a"}, "spec": {"type": "ClusterIP", "ports": [{"port": 0}, {"port": 80}]}});
+    assert_eq!(
+        texts(&info.validate(&two, None)),
+        [
+            "spec.ports[0].name: Required value",
+            "spec.ports[0].port: Invalid value: 0: must be between 1 and 65535, inclusive",
+            "spec.ports[1].name: Required value",
+        ]
+    );
+}
+
+#[test]
+fn a_headless_and_an_external_service_need_no_address() {
+    // KA-010
+    let info = info("", "services");
+    let mut headless =
+        json!({"metadata": {"name": "a"}, "spec": {"clusterIP": "None", "selector": {"a": "b"}}});
+    info.default_object(&mut headless);
+    info.strategy.prepare(&mut headless, None);
+    services::allocate(&mut headless, |_| true).expect("nothing to allocate");
+    assert_eq!(headless["spec"]["clusterIPs"], json!(["None"]));
+    assert_eq!(texts(&info.validate(&headless, None)), [] as [String; 0]);
+    let mut external =
+        json!({"metadata": {"name": "a"}, "spec": {"type": "ExternalName", "externalName": "example.com"}});
+    info.default_object(&mut external);
+    services::allocate(&mut external, |_| true).expect("nothing to allocate");
+    assert_eq!(external["spec"].get("clusterIP"), None);
+    assert_eq!(texts(&info.validate(&external, None)), [] as [String; 0]);
+}
+
+#[test]
+fn a_namespace_is_labelled_with_its_name_and_waits_for_its_content() {
+    // KA-011
+    let info = info("", "namespaces");
+    let mut namespace = json!({"metadata": {"name": "agents"}});
+    info.default_object(&mut namespace);
+    info.strategy.prepare(&mut namespace, None);
+    assert_eq!(
+        namespace["metadata"]["labels"],
+        json!({"kubernetes.io/metadata.name": "agents"})
+    );
+    assert_eq!(namespace["spec"]["finalizers"], json!(["kubernetes"]));
+    assert_eq!(namespace["status"]["phase"], "Active");
+}
+
+#[test]
+fn a_definition_gets_the_names_that_follow_from_its_kind() {
+    // KA-011, KA-012
+    let info = info("apiextensions.k8s.io", "customresourcedefinitions");
+    let mut crd = json!({"metadata": {"name": "things.example.com"}, "spec": {"group": "example.com", "scope": "Cluster",
+        "names": {"plural": "things", "kind": "Thing"},
+        "versions": [{"name": "v1", "served": true, "storage": true,
+            "schema": {"openAPIV3Schema": {"type": "object"}}}]}});
+    info.default_object(&mut crd);
+    info.strategy.prepare(&mut crd, None);
+    assert_eq!(crd["spec"]["names"]["singular"], "thing");
+    assert_eq!(crd["spec"]["names"]["listKind"], "ThingList");
+    assert_eq!(crd["spec"]["conversion"], json!({"strategy": "None"}));
+    assert_eq!(crd["status"]["storedVersions"], json!(["v1"]));
+    assert_eq!(texts(&info.validate(&crd, None)), [] as [String; 0]);
+}
+
+#[test]
+fn an_event_lies_in_the_namespace_of_what_it_is_about() {
+    // KA-010
+    let info = info("", "events");
+    let event =
+        json!({"metadata": {"name": "a", "namespace": "default"}, "involvedObject": {"namespace": "other"}});
+    assert_eq!(
+        texts(&info.validate(&event, None)),
+        ["involvedObject.namespace: Invalid value: \"other\": does not match event.namespace"]
+    );
+}
+
+#[test]
+fn metadata_of_a_custom_kind_is_decoded_like_that_of_a_built_in_one() {
+    // KA-006
+    let kinds = Kinds::with_custom(&[json!({
+        "metadata": {"name": "things.example.com"},
+        "spec": {"group": "example.com", "scope": "Namespaced",
+            "names": {"plural": "things", "singular": "thing", "kind": "Thing", "listKind": "ThingList"},
+            "versions": [{"name": "v1", "served": true, "storage": true,
+                "schema": {"openAPIV3Schema": {"type": "object"}}}]},
+        "status": {"conditions": [{"type": "Established", "status": "True"}]},
+    })]);
+    let thing = kinds.lookup("example.com", "v1", "things").expect("is served");
+    assert_eq!(
+        thing
+            .decode_error(&json!({"metadata": {"labels": {"a": 1}}}))
+            .as_deref(),
+        Some(
+            "Thing in version \"v1\" cannot be handled as a Thing: json: cannot unmarshal number into Go struct field \
+             ObjectMeta.labels of type string"
+        )
+    );
+    assert_eq!(thing.storage_resource, "example.com/things");
+    assert!(thing.custom);
+}
