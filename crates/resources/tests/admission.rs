@@ -77,6 +77,10 @@ fn kinds() -> BTreeMap<String, Kind> {
         .collect()
 }
 
+fn line(error: &mainstay_kubeapi::field::FieldError) -> String {
+    format!("{}: {}", error.path.as_str(), error.message())
+}
+
 /// What the write pipeline does with an object, without storing it. Each line is a path and a message.
 fn admit(kind: &Kind, object: &Value, old: Option<&Value>) -> Vec<String> {
     let mut object = object.clone();
@@ -92,19 +96,10 @@ fn admit(kind: &Kind, object: &Value, old: Option<&Value>) -> Vec<String> {
     });
     let schema_errors = schema::validate_update(&kind.node, &object, old.as_ref());
     let broken = !schema_errors.is_empty();
-    errors.extend(schema_errors.iter().map(|error| error.message()));
-    errors.extend(
-        schema::validate_lists(&kind.node, &object)
-            .iter()
-            .map(|error| error.message()),
-    );
+    errors.extend(schema_errors.iter().map(line));
+    errors.extend(schema::validate_lists(&kind.node, &object).iter().map(line));
     if !broken {
-        errors.extend(
-            kind.rules
-                .validate(&object, old.as_ref())
-                .iter()
-                .map(|error| error.message()),
-        );
+        errors.extend(kind.rules.validate(&object, old.as_ref()).iter().map(line));
     }
     errors
 }
