@@ -58,6 +58,8 @@ pub struct Violation {
 pub struct Verdict {
     /// The text to use: the original, a shortened or a replaced one.
     pub text: String,
+    /// Whether a content rule replaced the text.
+    pub replaced: bool,
     /// What was broken, in the order of the pack. Empty means `text` is the original.
     pub violations: Vec<Violation>,
 }
@@ -153,12 +155,12 @@ impl Guardrails {
     pub fn check(&self, direction: Direction, text: &str) -> Verdict {
         let mut verdict = Verdict {
             text: text.to_owned(),
+            replaced: false,
             violations: Vec::new(),
         };
-        let mut replaced = false;
         for entry in self.entries.iter().filter(|entry| entry.applies(direction)) {
             // A replacement is our own text: checking it against a content rule again could only loop.
-            if replaced && !entry.rule.is_length() {
+            if verdict.replaced && !entry.rule.is_length() {
                 continue;
             }
             let Some(broken) = entry.rule.broken_by(&verdict.text) else {
@@ -172,7 +174,7 @@ impl Guardrails {
             match broken.shortened {
                 Some(shortened) => verdict.text = shortened,
                 None => {
-                    replaced = true;
+                    verdict.replaced = true;
                     verdict.text = entry.message.clone().unwrap_or_else(|| match direction {
                         Direction::Input => "This message was not accepted.".to_owned(),
                         Direction::Output => "This answer was withheld.".to_owned(),

@@ -1,0 +1,433 @@
+//! The facts of each event type.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+/// The facts of one event. The serde form is never used as such: [`Payload::to_parts`] and
+/// [`Payload::from_parts`] put them into the envelope.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", content = "data")]
+pub enum Payload {
+    /// A turn began.
+    #[serde(rename = "turn.started")]
+    TurnStarted(TurnStarted),
+    /// The user or the agent said something.
+    #[serde(rename = "message")]
+    Message(Message),
+    /// A call of the model began.
+    #[serde(rename = "model.started")]
+    ModelStarted(ModelStarted),
+    /// A piece of text of the running attempt. Never stored.
+    #[serde(rename = "model.delta")]
+    ModelDelta(ModelDelta),
+    /// What was shown of an attempt is void; another follows.
+    #[serde(rename = "model.restarted")]
+    ModelRestarted(ModelRestarted),
+    /// A call of the model failed.
+    #[serde(rename = "model.failed")]
+    ModelFailed(ModelFailed),
+    /// A call of the model ended.
+    #[serde(rename = "model.done")]
+    ModelDone(ModelDone),
+    /// The policy engine judged a tool call.
+    #[serde(rename = "policy.decided")]
+    PolicyDecided(PolicyDecided),
+    /// A tool call is about to be sent.
+    #[serde(rename = "tool.started")]
+    ToolStarted(ToolStarted),
+    /// A tool call has a result.
+    #[serde(rename = "tool.finished")]
+    ToolFinished(ToolFinished),
+    /// The connected client is asked to run a tool.
+    #[serde(rename = "client_tool.requested")]
+    ClientToolRequested(ClientToolRequested),
+    /// Tokens and cost of one call of the model.
+    #[serde(rename = "usage")]
+    Usage(UsageRecord),
+    /// The turn ended with an answer.
+    #[serde(rename = "turn.done")]
+    TurnDone(TurnDone),
+    /// The turn ended with an error.
+    #[serde(rename = "turn.failed")]
+    TurnFailed(TurnFailed),
+    /// The turn was cancelled.
+    #[serde(rename = "turn.cancelled")]
+    TurnCancelled(TurnCancelled),
+}
+
+impl Payload {
+    /// The type as it stands in the envelope.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::TurnStarted(_) => "turn.started",
+            Self::Message(_) => "message",
+            Self::ModelStarted(_) => "model.started",
+            Self::ModelDelta(_) => "model.delta",
+            Self::ModelRestarted(_) => "model.restarted",
+            Self::ModelFailed(_) => "model.failed",
+            Self::ModelDone(_) => "model.done",
+            Self::PolicyDecided(_) => "policy.decided",
+            Self::ToolStarted(_) => "tool.started",
+            Self::ToolFinished(_) => "tool.finished",
+            Self::ClientToolRequested(_) => "client_tool.requested",
+            Self::Usage(_) => "usage",
+            Self::TurnDone(_) => "turn.done",
+            Self::TurnFailed(_) => "turn.failed",
+            Self::TurnCancelled(_) => "turn.cancelled",
+        }
+    }
+
+    /// Whether the turn is over with this event.
+    pub fn ends_turn(&self) -> bool {
+        matches!(
+            self,
+            Self::TurnDone(_) | Self::TurnFailed(_) | Self::TurnCancelled(_)
+        )
+    }
+
+    /// Whether this event must be on the disk before it is shown: it was promised to somebody (`message`,
+    /// `turn.*`), or it is the intent of a side effect.
+    pub fn must_be_durable(&self) -> bool {
+        self.ends_turn()
+            || matches!(
+                self,
+                Self::TurnStarted(_) | Self::Message(_) | Self::ToolStarted(_)
+            )
+    }
+
+    /// Type and facts for the envelope.
+    pub(crate) fn to_parts(&self) -> (&'static str, Value) {
+        let data = match serde_json::to_value(self) {
+            Ok(Value::Object(mut whole)) => whole.remove("data").unwrap_or(Value::Null),
+            // These types serialise to objects with text keys; there is nothing that could fail.
+            _ => Value::Null,
+        };
+        (self.kind(), data)
+    }
+
+    pub(crate) fn from_parts(kind: &str, data: &Value) -> Option<Self> {
+        let whole = Map::from_iter([
+            ("type".to_owned(), Value::String(kind.to_owned())),
+            ("data".to_owned(), data.clone()),
+        ]);
+        serde_json::from_value(Value::Object(whole)).ok()
+    }
+}
+
+/// Which pack a turn runs with.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PackReference {
+    /// Id of the pack.
+    pub id: String,
+    /// Its version.
+    pub version: String,
+    /// Digest of its bytes.
+    pub digest: String,
+}
+
+/// Who sent the message, as policies see it (OM-502).
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Caller {
+    /// How the caller was recognised.
+    pub origin: String,
+    /// Stable id within the origin.
+    pub subject: String,
+    /// The person behind the caller.
+    pub end_user: String,
+    /// Claims of a verified token.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub claims: BTreeMap<String, Value>,
+}
+
+/// `turn.started`: everything that is needed to continue the turn after a crash.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct TurnStarted {
+    /// The pack that was loaded when the session was opened.
+    pub pack: PackReference,
+    /// Key of the prompt.
+    pub prompt: String,
+    /// Provider entry of the agent.
+    pub provider: String,
+    /// Model name; empty where the provider chooses.
+    pub model: String,
+    /// Values of the caller for the prompt's variables.
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    pub metadata: Map<String, Value>,
+    /// Who sent the message.
+    #[serde(default)]
+    pub caller: Caller,
+    /// Whether the sender's connection can run client tools (OM-435).
+    #[serde(default)]
+    pub client_tools: bool,
+    /// Key by which the client recognises its message.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client_key: Option<String>,
+    /// Longest the turn may run, in milliseconds (OM-369).
+    pub ceiling_ms: u64,
+}
+
+/// `message`: what the user wrote, or the answer.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Message {
+    /// Id of the stored message.
+    pub message_id: String,
+    /// `user` or `assistant`.
+    pub role: String,
+    /// The text.
+    pub content: String,
+}
+
+/// `model.started`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ModelStarted {
+    /// Number of the call within the turn, from 1.
+    pub attempt: u32,
+    /// Round of model and tools within the turn, from 1.
+    pub round: u32,
+    /// Provider entry.
+    pub provider: String,
+    /// Model name.
+    pub model: String,
+}
+
+/// `model.delta`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ModelDelta {
+    /// The attempt the text belongs to.
+    pub attempt: u32,
+    /// Where in the attempt's text this piece begins, in bytes of UTF-8.
+    pub offset: u64,
+    /// The piece.
+    pub text: String,
+}
+
+/// `model.restarted`: readers drop what they have of the attempt.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ModelRestarted {
+    /// The attempt that is void.
+    pub attempt: u32,
+    /// Why.
+    pub reason: String,
+}
+
+/// `model.failed`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ModelFailed {
+    /// The attempt.
+    pub attempt: u32,
+    /// What it had said until then.
+    pub text: String,
+    /// Stable word.
+    pub reason: String,
+    /// For people.
+    pub message: String,
+    /// HTTP status, where there was one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status: Option<u16>,
+}
+
+/// `model.done`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ModelDone {
+    /// The attempt.
+    pub attempt: u32,
+    /// The round.
+    pub round: u32,
+    /// All its text, after guardrails.
+    pub text: String,
+    /// The calls it asked for, in its order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tool_calls: Vec<RecordedCall>,
+    /// Why it ended.
+    pub finish: String,
+    /// Guardrails that the text broke (OM-565).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub guardrails: Vec<UsedGuardrail>,
+}
+
+/// A guardrail that changed a text (OM-565).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UsedGuardrail {
+    /// Type of the validator.
+    pub validator: String,
+    /// What was wrong.
+    pub reason: String,
+    /// Whether the round ended.
+    pub stopped: bool,
+}
+
+/// A tool call as the model asked for it (OM-590).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RecordedCall {
+    /// Unique within the turn.
+    pub id: String,
+    /// Name as the model wrote it.
+    pub name: String,
+    /// Text of the arguments as the model wrote it.
+    pub arguments: String,
+}
+
+/// `policy.decided` (OM-494).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PolicyDecided {
+    /// The call.
+    pub call_id: String,
+    /// The tool.
+    pub tool: String,
+    /// Whether the call goes through.
+    pub allow: bool,
+    /// Rule or built-in reason of a denial.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub denied_by: Option<String>,
+    /// Text of the denial.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+    /// `enforce` or `audit`.
+    pub mode: String,
+    /// An audit policy would have refused.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub would_deny: bool,
+    /// The steps of the decision.
+    #[serde(default, skip_serializing_if = "Value::is_null")]
+    pub trace: Value,
+}
+
+/// `tool.started`: the intent, stored before the call is sent.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ToolStarted {
+    /// The call.
+    pub call_id: String,
+    /// The tool.
+    pub tool: String,
+    /// The handler that serves it.
+    pub handler: String,
+    /// The arguments as the model gave them.
+    pub arguments: Value,
+    /// Whether the call may be sent again when its outcome is unknown.
+    pub repeat_safe: bool,
+    /// Whether this is such a repetition.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub repeated: bool,
+}
+
+/// How a tool call ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CallOutcome {
+    /// The tool answered.
+    Succeeded,
+    /// The tool answered with an error, or could not be reached.
+    Failed,
+    /// A policy refused; nothing was sent.
+    Denied,
+    /// The call could not be made as asked: unknown name, arguments that are no object, a limit.
+    Refused,
+    /// It was sent and nobody knows what came of it.
+    Unknown,
+}
+
+/// `tool.finished`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ToolFinished {
+    /// The call.
+    pub call_id: String,
+    /// The tool.
+    pub tool: String,
+    /// How it ended.
+    pub outcome: CallOutcome,
+    /// Whether the model sees an error.
+    pub is_error: bool,
+    /// What the model sees.
+    pub content: String,
+    /// How long the call took, in milliseconds.
+    pub duration_ms: u64,
+    /// How often it was sent.
+    pub attempts: u32,
+}
+
+/// `client_tool.requested` (OM-432).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ClientToolRequested {
+    /// The call.
+    pub call_id: String,
+    /// The tool.
+    pub tool: String,
+    /// The arguments.
+    pub arguments: Value,
+    /// What to ask the user (OM-433).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub consent_message: Option<String>,
+    /// What kind of tool it is (OM-433).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub categories: Vec<String>,
+}
+
+/// `usage`: one call of the model (OM-497).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct UsageRecord {
+    /// The attempt.
+    pub attempt: u32,
+    /// Provider entry.
+    pub provider: String,
+    /// Model name.
+    pub model: String,
+    /// Tokens of the request.
+    pub input_tokens: u64,
+    /// Tokens of the answer.
+    pub output_tokens: u64,
+    /// Those of the request that were cached.
+    pub cached_tokens: u64,
+    /// Cost by the provider's prices; absent without prices.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost_usd: Option<f64>,
+}
+
+/// Sums over a turn.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct Totals {
+    /// Rounds of model and tools.
+    pub rounds: u32,
+    /// Tool calls asked for.
+    pub tool_calls: u32,
+    /// Tokens of all requests.
+    pub input_tokens: u64,
+    /// Tokens of all answers.
+    pub output_tokens: u64,
+    /// Cost; absent without prices.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost_usd: Option<f64>,
+}
+
+/// `turn.done`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct TurnDone {
+    /// The answer, which is the `message` event just before.
+    pub message_id: String,
+    /// Sums.
+    #[serde(flatten)]
+    pub totals: Totals,
+}
+
+/// `turn.failed`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TurnFailed {
+    /// Stable word.
+    pub reason: String,
+    /// For people.
+    pub message: String,
+    /// What to try.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hint: Option<String>,
+}
+
+/// `turn.cancelled`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TurnCancelled {
+    /// Who or what cancelled.
+    pub reason: String,
+    /// What the running attempt had said.
+    pub text: String,
+}

@@ -1,0 +1,8 @@
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod client_tools;
+mod crash;
+mod sessions;
+mod subscription;
+mod support;
+mod turns;

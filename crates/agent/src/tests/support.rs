@@ -1,0 +1,561 @@
+//! A world for the engine: a scripted model, scripted tools, a journal in memory that can be made to fail.
+
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use futures::{Stream, StreamExt};
+use jiff::Timestamp;
+use mainstay_llm::{FinishReason, Model, ModelError, ModelEvent, ModelStream, Request, ToolCall, Usage};
+use mainstay_telemetry::clock::ManualClock;
+use mainstay_telemetry::random::SeededRandom;
+use mainstay_tools::policy::Decision;
+use serde_json::{Map, Value, json};
+use tokio::sync::{Notify, Semaphore};
+
+use crate::event::Event;
+use crate::journal::{Entry, HistoryMessage, Journal, JournalError, OpenTurn, SessionFacts, SessionKey};
+use crate::tool::{RegistryTool, Runs, ToolAnswer, ToolRequest, ToolRunner};
+use crate::{
+    Engine, EngineOptions, FixedPack, Hubs, IncomingMessage, Limits, ModelEntry, PackSource, SessionHandle,
+    SubscriptionError, Ticket,
+};
+
+/// One step of a scripted answer.
+pub(super) enum Say {
+    Text(&'static str),
+    Call(&'static str, &'static str, Value),
+    RawCall(&'static str, &'static str, &'static str),
+    Usage(u64, u64),
+    Finish(FinishReason),
+    Fail(ModelError),
+    /// Waits until the gate is opened.
+    Wait(Arc<Notify>),
+    /// Never ends.
+    Hang,
+}
+
+/// Answers from a list of scripts and remembers what it was asked.
+#[derive(Default)]
+pub(super) struct ScriptedModel {
+    scripts: Mutex<VecDeque<Vec<Say>>>,
+    pub(super) requests: Mutex<Vec<Request>>,
+    pub(super) asked: Notify,
+}
+
+impl std::fmt::Debug for ScriptedModel {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("ScriptedModel")
+    }
+}
+
+impl ScriptedModel {
+    pub(super) fn new(scripts: Vec<Vec<Say>>) -> Arc<Self> {
+        Arc::new(Self {
+            scripts: Mutex::new(scripts.into()),
+            ..Self::default()
+        })
+    }
+
+    pub(super) fn request(&self, index: usize) -> Request {
+        self.requests.lock().unwrap()[index].clone()
+    }
+
+    pub(super) fn count(&self) -> usize {
+        self.requests.lock().unwrap().len()
+    }
+}
+
+#[async_trait]
+impl Model for ScriptedModel {
+    fn name(&self) -> &str {
+        "scripted"
+    }
+
+    async fn stream(&self, request: Request) -> Result<ModelStream, ModelError> {
+        self.requests.lock().unwrap().push(request);
+        self.asked.notify_one();
+        let script = self
+            .scripts
+            .lock()
+            .unwrap()
+            .pop_front()
+            .expect("the script has another answer");
+        Ok(Box::pin(async_stream::stream! {
+            let mut calls = false;
+            for step in script {
+                match step {
+                    Say::Text(text) => yield Ok(ModelEvent::Text(text.to_owned())),
+                    Say::Call(id, name, arguments) => {
+                        calls = true;
+                        yield Ok(ModelEvent::ToolCall(ToolCall {
+                            id: id.to_owned(), name: name.to_owned(), arguments: arguments.to_string(),
+                        }));
+                    }
+                    Say::RawCall(id, name, arguments) => {
+                        calls = true;
+                        yield Ok(ModelEvent::ToolCall(ToolCall {
+                            id: id.to_owned(), name: name.to_owned(), arguments: arguments.to_owned(),
+                        }));
+                    }
+                    Say::Usage(input_tokens, output_tokens) => {
+                        yield Ok(ModelEvent::Usage(Usage { input_tokens, output_tokens, cached_tokens: 0 }));
+                    }
+                    Say::Finish(reason) => {
+                        yield Ok(ModelEvent::Finished(reason));
+                        return;
+                    }
+                    Say::Fail(error) => {
+                        yield Err(error);
+                        return;
+                    }
+                    Say::Wait(gate) => gate.notified().await,
+                    Say::Hang => std::future::pending::<()>().await,
+                }
+            }
+            let reason = if calls { FinishReason::ToolCalls } else { FinishReason::Completed };
+            yield Ok(ModelEvent::Finished(reason));
+        }))
+    }
+}
+
+/// What a scripted tool does with a call.
+#[derive(Clone)]
+pub(super) enum Does {
+    Answers(&'static str),
+    Fails(&'static str),
+    Echoes,
+    /// Waits for a permit, then answers.
+    Waits(Arc<Semaphore>, &'static str),
+    Hangs,
+}
+
+#[derive(Clone)]
+pub(super) struct ScriptedTool {
+    pub(super) does: Does,
+    pub(super) denied: Option<&'static str>,
+    pub(super) repeat_safe: bool,
+    pub(super) runs: Runs,
+}
+
+pub(super) fn tool(does: Does) -> ScriptedTool {
+    ScriptedTool {
+        does,
+        denied: None,
+        repeat_safe: false,
+        runs: Runs::Here,
+    }
+}
+
+/// Tools that count what reaches their backends.
+#[derive(Default)]
+pub(super) struct ScriptedTools {
+    tools: BTreeMap<&'static str, ScriptedTool>,
+    pub(super) calls: Mutex<Vec<ToolRequest>>,
+    pub(super) called: Notify,
+    pub(super) running: AtomicUsize,
+    pub(super) most_running: AtomicUsize,
+    pub(super) ceiling: Option<Duration>,
+}
+
+impl std::fmt::Debug for ScriptedTools {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("ScriptedTools")
+    }
+}
+
+impl ScriptedTools {
+    pub(super) fn new(tools: Vec<(&'static str, ScriptedTool)>) -> Arc<Self> {
+        Arc::new(Self {
+            tools: tools.into_iter().collect(),
+            ..Self::default()
+        })
+    }
+
+    /// How often a call reached the backend of `name`.
+    pub(super) fn count(&self, name: &str) -> usize {
+        self.calls
+            .lock()
+            .unwrap()
+            .iter()
+            .filter(|call| call.tool == name)
+            .count()
+    }
+}
+
+#[async_trait]
+impl ToolRunner for ScriptedTools {
+    fn tools(&self) -> Vec<RegistryTool> {
+        self.tools
+            .iter()
+            .map(|(name, tool)| RegistryTool {
+                name: (*name).to_owned(),
+                description: format!("The tool {name}"),
+                parameters: json!({"type": "object"}),
+                handler: format!("{name}-handler"),
+                runs: tool.runs.clone(),
+                repeat_safe: tool.repeat_safe,
+            })
+            .collect()
+    }
+
+    fn ceiling(&self) -> Duration {
+        self.ceiling.unwrap_or(Duration::from_secs(150))
+    }
+
+    async fn decide(&self, request: &ToolRequest) -> Decision {
+        match self.tools[request.tool.as_str()].denied {
+            None => Decision {
+                allow: true,
+                ..Decision::default()
+            },
+            Some(message) => Decision {
+                allow: false,
+                denied_by: Some("no-deletes".to_owned()),
+                message: Some(message.to_owned()),
+                ..Decision::default()
+            },
+        }
+    }
+
+    async fn execute(&self, request: &ToolRequest, decision: &Decision) -> ToolAnswer {
+        assert!(decision.allow, "a denied call reached its backend");
+        self.calls.lock().unwrap().push(request.clone());
+        let running = self.running.fetch_add(1, Ordering::SeqCst) + 1;
+        self.most_running.fetch_max(running, Ordering::SeqCst);
+        self.called.notify_one();
+        let (content, is_error) = match self.tools[request.tool.as_str()].does.clone() {
+            Does::Answers(text) => (text.to_owned(), false),
+            Does::Fails(text) => (text.to_owned(), true),
+            Does::Echoes => (request.arguments.to_string(), false),
+            Does::Waits(gate, text) => {
+                gate.acquire().await.unwrap().forget();
+                (text.to_owned(), false)
+            }
+            Does::Hangs => std::future::pending().await,
+        };
+        self.running.fetch_sub(1, Ordering::SeqCst);
+        ToolAnswer {
+            content,
+            is_error,
+            attempts: 1,
+        }
+    }
+}
+
+/// Sessions in memory. Answers at once, so that tests can pause the time.
+#[derive(Debug, Default)]
+pub(super) struct MemoryJournal {
+    sessions: Mutex<HashMap<SessionKey, MemorySession>>,
+    pub(super) broken: AtomicBool,
+}
+
+#[derive(Debug, Default)]
+struct MemorySession {
+    events: Vec<Event>,
+    messages: Vec<HistoryMessage>,
+    keys: HashMap<String, String>,
+    last_activity: Timestamp,
+}
+
+impl MemoryJournal {
+    fn check(&self) -> Result<(), JournalError> {
+        match self.broken.load(Ordering::SeqCst) {
+            true => Err(JournalError::Unavailable("the disk is gone".into())),
+            false => Ok(()),
+        }
+    }
+}
+
+#[async_trait]
+impl Journal for MemoryJournal {
+    async fn create_session(&self, key: &SessionKey, now: Timestamp) -> Result<(), JournalError> {
+        self.check()?;
+        let session = MemorySession {
+            last_activity: now,
+            ..MemorySession::default()
+        };
+        self.sessions
+            .lock()
+            .unwrap()
+            .entry(key.clone())
+            .or_insert(session);
+        Ok(())
+    }
+
+    async fn find_session(&self, key: &SessionKey) -> Result<Option<SessionFacts>, JournalError> {
+        self.check()?;
+        Ok(self
+            .sessions
+            .lock()
+            .unwrap()
+            .get(key)
+            .map(|session| SessionFacts {
+                last_activity: session.last_activity,
+                last_seq: session.events.len() as u64,
+            }))
+    }
+
+    async fn append(
+        &self,
+        key: &SessionKey,
+        turn: &str,
+        now: Timestamp,
+        entry: Entry,
+    ) -> Result<Vec<Event>, JournalError> {
+        self.check()?;
+        let mut sessions = self.sessions.lock().unwrap();
+        let session = sessions.get_mut(key).ok_or_else(|| JournalError::NoSession {
+            session: key.session.clone(),
+        })?;
+        if let Some(client_key) = entry.client_key {
+            if let Some(turn) = session.keys.get(&client_key) {
+                return Err(JournalError::Duplicate {
+                    client_key,
+                    turn: turn.clone(),
+                });
+            }
+            session.keys.insert(client_key, turn.to_owned());
+        }
+        let mut events = Vec::new();
+        for payload in &entry.payloads {
+            let mut event = Event::new(&key.session, turn, now, payload);
+            event.seq = Some(session.events.len() as u64 + 1);
+            session.events.push(event.clone());
+            events.push(event);
+        }
+        session.messages.extend(entry.messages);
+        session.last_activity = now;
+        Ok(events)
+    }
+
+    async fn events_after(
+        &self,
+        key: &SessionKey,
+        after: u64,
+        limit: usize,
+    ) -> Result<Vec<Event>, JournalError> {
+        self.check()?;
+        let sessions = self.sessions.lock().unwrap();
+        let events = sessions
+            .get(key)
+            .map_or(&[][..], |session| session.events.as_slice());
+        Ok(events
+            .iter()
+            .skip(usize::try_from(after).unwrap())
+            .take(limit)
+            .cloned()
+            .collect())
+    }
+
+    async fn messages(&self, key: &SessionKey, limit: usize) -> Result<Vec<HistoryMessage>, JournalError> {
+        self.check()?;
+        let sessions = self.sessions.lock().unwrap();
+        let messages = sessions
+            .get(key)
+            .map_or(&[][..], |session| session.messages.as_slice());
+        Ok(messages[messages.len().saturating_sub(limit)..].to_vec())
+    }
+
+    async fn open_turns(&self, namespace: &str, agent: &str) -> Result<Vec<OpenTurn>, JournalError> {
+        self.check()?;
+        let sessions = self.sessions.lock().unwrap();
+        let mut open = Vec::new();
+        for (key, session) in sessions
+            .iter()
+            .filter(|(key, _)| key.namespace == namespace && key.agent == agent)
+        {
+            let mut turns = Vec::new();
+            let mut seen = HashSet::new();
+            for event in &session.events {
+                let turn = event.turn.clone().unwrap();
+                if event.payload().unwrap().ends_turn() {
+                    turns.retain(|open| *open != turn);
+                } else if seen.insert(turn.clone()) {
+                    turns.push(turn);
+                }
+            }
+            open.extend(turns.into_iter().map(|turn| OpenTurn {
+                key: key.clone(),
+                turn,
+            }));
+        }
+        Ok(open)
+    }
+}
+
+/// A pack whose bytes can be edited.
+#[derive(Debug)]
+pub(super) struct EditablePack(pub(super) Mutex<Vec<u8>>);
+
+impl PackSource for EditablePack {
+    fn read(&self) -> std::io::Result<Vec<u8>> {
+        Ok(self.0.lock().unwrap().clone())
+    }
+}
+
+pub(super) fn pack_json(prompt: Value) -> Value {
+    let mut main =
+        json!({"id": "main", "name": "Main", "version": "1.0.0", "system_template": "Help.", "tools": ["*"]});
+    for (name, value) in prompt.as_object().unwrap() {
+        main[name] = value.clone();
+    }
+    json!({
+        "id": "helpdesk", "name": "Helpdesk", "version": "1.0.0",
+        "template_engine": {"version": "v1", "syntax": "{{variable}}"}, "prompts": {"main": main}
+    })
+}
+
+/// Builds engines over one world, so that a second one can take up what the first left.
+pub(super) struct World {
+    pub(super) model: Arc<ScriptedModel>,
+    pub(super) tools: Arc<ScriptedTools>,
+    pub(super) journal: Arc<dyn Journal>,
+    pub(super) clock: Arc<ManualClock>,
+    pub(super) random: Arc<SeededRandom>,
+    pub(super) options: EngineOptions,
+}
+
+impl World {
+    pub(super) fn new(
+        scripts: Vec<Vec<Say>>,
+        tools: Vec<(&'static str, ScriptedTool)>,
+        prompt: Value,
+    ) -> Self {
+        Self::over(Arc::new(MemoryJournal::default()), scripts, tools, prompt)
+    }
+
+    pub(super) fn over(
+        journal: Arc<dyn Journal>,
+        scripts: Vec<Vec<Say>>,
+        tools: Vec<(&'static str, ScriptedTool)>,
+        prompt: Value,
+    ) -> Self {
+        let (model, tools) = (ScriptedModel::new(scripts), ScriptedTools::new(tools));
+        let clock = ManualClock::at("2026-01-01T00:00:00Z".parse().unwrap());
+        let random = SeededRandom::new(7);
+        let options = EngineOptions {
+            namespace: "default".to_owned(),
+            agent: "helpdesk".to_owned(),
+            pack: Arc::new(FixedPack(pack_json(prompt).to_string().into_bytes())),
+            models: vec![ModelEntry::plain("main", model.clone())],
+            tools: tools.clone(),
+            journal: journal.clone(),
+            hubs: Hubs::new(),
+            clock: clock.clone(),
+            random: random.clone(),
+            limits: Limits::default(),
+            surface_unlisted_tools: false,
+        };
+        Self {
+            model,
+            tools,
+            journal,
+            clock,
+            random,
+            options,
+        }
+    }
+
+    pub(super) async fn engine(&self) -> Engine {
+        Engine::start(self.options.clone()).await.unwrap()
+    }
+
+    /// A later process over the same store: nothing of the live state is left.
+    pub(super) fn restarted(&self, scripts: Vec<Vec<Say>>) -> Self {
+        let model = ScriptedModel::new(scripts);
+        let options = EngineOptions {
+            models: vec![ModelEntry::plain("main", model.clone())],
+            hubs: Hubs::new(),
+            ..self.options.clone()
+        };
+        Self {
+            model,
+            tools: self.tools.clone(),
+            journal: self.journal.clone(),
+            clock: self.clock.clone(),
+            random: self.random.clone(),
+            options,
+        }
+    }
+}
+
+pub(super) fn message(content: &str) -> IncomingMessage {
+    IncomingMessage {
+        content: content.to_owned(),
+        ..IncomingMessage::default()
+    }
+}
+
+pub(super) fn metadata(values: Value) -> Map<String, Value> {
+    values.as_object().unwrap().clone()
+}
+
+pub(super) fn ends_turn(event: &Event) -> bool {
+    event.payload().is_some_and(|payload| payload.ends_turn())
+}
+
+/// Sends a message and returns everything that happened until its turn ended.
+pub(super) async fn converse(session: &SessionHandle, incoming: IncomingMessage) -> Vec<Event> {
+    let events = session.subscribe(None);
+    let mut ticket = session.send(incoming).unwrap();
+    ticket.started().await.unwrap();
+    until_end(events, &ticket).await
+}
+
+pub(super) async fn until_end(
+    events: impl Stream<Item = Result<Event, SubscriptionError>>,
+    ticket: &Ticket,
+) -> Vec<Event> {
+    let mut seen = Vec::new();
+    let mut events = std::pin::pin!(events);
+    while let Some(event) = events.next().await {
+        let event = event.unwrap();
+        let last = ends_turn(&event) && event.turn.as_ref() == Some(&ticket.turn);
+        seen.push(event);
+        if last {
+            break;
+        }
+    }
+    seen
+}
+
+/// The stored events of a session, from the store itself.
+pub(super) async fn stored(world: &World, session: &SessionHandle) -> Vec<Event> {
+    let key = SessionKey {
+        namespace: "default".to_owned(),
+        agent: "helpdesk".to_owned(),
+        session: session.id().to_string(),
+    };
+    world.journal.events_after(&key, 0, 10_000).await.unwrap()
+}
+
+pub(super) fn kinds(events: &[Event]) -> Vec<&str> {
+    events.iter().map(|event| event.kind.as_str()).collect()
+}
+
+pub(super) fn find<'a>(events: &'a [Event], kind: &str) -> &'a Value {
+    &events
+        .iter()
+        .find(|event| event.kind == kind)
+        .unwrap_or_else(|| panic!("no {kind} in {events:#?}"))
+        .data
+}
+
+pub(super) fn all<'a>(events: &'a [Event], kind: &str) -> Vec<&'a Value> {
+    events
+        .iter()
+        .filter(|event| event.kind == kind)
+        .map(|event| &event.data)
+        .collect()
+}
+
+/// The text that a reader has put together from pieces.
+pub(super) fn text_of(events: &[Event]) -> String {
+    all(events, "model.delta")
+        .iter()
+        .map(|data| data["text"].as_str().unwrap())
+        .collect()
+}

@@ -1,0 +1,98 @@
+//! One turn: from a message to its answer.
+//!
+//! [`machine`] says what comes next, [`driver`] does it and stores what happened, [`recovery`] finds where
+//! a turn stood when its process ended. Nothing is shown before it is stored, except the text of the
+//! running attempt; nothing is sent to a tool before its intent is stored.
+
+mod calls;
+mod client_tool;
+mod driver;
+mod end;
+mod machine;
+mod model_call;
+mod recovery;
+mod surface;
+
+use std::sync::Arc;
+
+use tokio::sync::{OwnedSemaphorePermit, oneshot};
+
+use crate::engine::Shared;
+use crate::hub::Hub;
+use crate::journal::{JournalError, collect_events};
+use crate::pack_source::LoadedPack;
+use crate::session::{IncomingMessage, SendError};
+use driver::Driver;
+
+/// What a new turn begins with.
+pub(crate) struct Beginning {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) hub: Arc<Hub>,
+    pub(crate) pack: Arc<LoadedPack>,
+    pub(crate) turn: String,
+    pub(crate) message: IncomingMessage,
+    /// Told when the message is stored, or why it is not.
+    pub(crate) started: oneshot::Sender<Result<(), SendError>>,
+    /// Held until the turn has ended: it is one of the two that a session admits.
+    pub(crate) permit: OwnedSemaphorePermit,
+}
+
+/// Waits for the session's turn, runs it, and frees its place.
+pub(crate) async fn begin(beginning: Beginning) {
+    let Beginning {
+        shared,
+        hub,
+        pack,
+        turn,
+        message,
+        started,
+        permit,
+    } = beginning;
+    let running = Arc::clone(&hub.turn).lock_owned().await;
+    let client_key = message.client_key.clone();
+    let begun = Driver::begin(shared, Arc::clone(&hub), pack, turn, message).await;
+    if let Some(client_key) = client_key {
+        // From here on the store knows the key, or the message was refused.
+        hub.release_key(&client_key);
+    }
+    match begun {
+        Ok(driver) => {
+            // The sender may be gone; its turn runs all the same (interfaces.md 9).
+            let _ = started.send(Ok(()));
+            Box::pin(driver.run()).await;
+        }
+        Err(error) => {
+            let _ = started.send(Err(match error {
+                JournalError::Duplicate { turn, .. } => SendError::Duplicate { turn: Some(turn) },
+                other => SendError::Unavailable(other),
+            }));
+        }
+    }
+    drop(running);
+    drop(permit);
+}
+
+/// Waits for the session's turn and continues a turn that was found open.
+pub(crate) async fn resume(shared: Arc<Shared>, hub: Arc<Hub>, pack: Arc<LoadedPack>, turn: String) {
+    let running = Arc::clone(&hub.turn).lock_owned().await;
+    // Read only now: an engine that is being replaced may have ended the turn while this one waited.
+    let journal = Arc::clone(&shared.options.journal);
+    let stored = collect_events(journal.as_ref(), &hub.key, |event| {
+        event.turn.as_deref() == Some(&turn)
+    })
+    .await;
+    let driver = match stored {
+        Ok(events) => match recovery::recover(&events) {
+            Some(recovered) => Driver::resume(shared, Arc::clone(&hub), pack, turn.clone(), recovered).await,
+            None => return,
+        },
+        Err(error) => Err(error),
+    };
+    match driver {
+        Ok(driver) => Box::pin(driver.run()).await,
+        Err(error) => {
+            tracing::error!(turn, session = hub.key.session, %error, "an open turn cannot be continued now");
+        }
+    }
+    drop(running);
+}

@@ -1,0 +1,287 @@
+//! One call of the model, from `model.started` to what it said.
+
+use futures::StreamExt;
+use mainstay_llm::{
+    FinishReason, Message, ModelError, ModelErrorKind, ModelEvent, Parameters, Request, ToolCall, Usage,
+};
+
+use super::driver::{Driver, Interrupt};
+use super::end::End;
+use super::machine::Input;
+use crate::event::{ModelDone, ModelFailed, ModelStarted, Payload, RecordedCall, UsageRecord, UsedGuardrail};
+use crate::history;
+use crate::journal::JournalError;
+use crate::pack::Direction;
+
+/// What an attempt has said so far.
+#[derive(Default)]
+struct Said {
+    text: String,
+    calls: Vec<ToolCall>,
+    usage: Option<Usage>,
+    finish: Option<FinishReason>,
+}
+
+/// How an attempt ended.
+enum Outcome {
+    Complete,
+    Failed(ModelError),
+    Interrupted(Interrupt),
+}
+
+impl Driver {
+    /// Asks the model. What it said is pending when this returns: it is stored together with what follows
+    /// from it.
+    pub(super) async fn call_model(
+        &mut self,
+        attempt: u32,
+        round: u32,
+        halve: bool,
+    ) -> Result<Input, JournalError> {
+        let entry = self.shared.model.clone();
+        self.pending.payloads.push(Payload::ModelStarted(ModelStarted {
+            attempt,
+            round,
+            provider: entry.name.clone(),
+            model: entry.model_name.clone(),
+        }));
+        self.flush().await?;
+
+        let request = self.request(round, halve);
+        let now = self.shared.options.clock.now();
+        self.hub.begin_attempt(&self.turn, attempt, now);
+        let withhold = self.pack.guardrails.covers(Direction::Output);
+        let mut said = Said::default();
+        let outcome = match self.uninterrupted(entry.model.stream(request)).await {
+            Ok(Ok(stream)) => self.listen(stream, withhold, &mut said).await,
+            Ok(Err(error)) => Outcome::Failed(error),
+            Err(interrupt) => Outcome::Interrupted(interrupt),
+        };
+        let usage = said.usage;
+        let input = match outcome {
+            Outcome::Complete => self.complete(attempt, round, withhold, said),
+            Outcome::Failed(error) => {
+                self.failed(
+                    attempt,
+                    said.text,
+                    error.reason(),
+                    &error.to_string(),
+                    error.status,
+                );
+                let too_long = error.kind == ModelErrorKind::ContextTooLong;
+                Input::ModelFailed {
+                    too_long,
+                    end: End::model_failed(&error),
+                }
+            }
+            Outcome::Interrupted(interrupt) => {
+                let end = self.end_of(interrupt);
+                match interrupt {
+                    // `turn.cancelled` carries the text.
+                    Interrupt::Cancelled => self.answer = said.text,
+                    Interrupt::OutOfTime => {
+                        let message = "the turn ran out of time";
+                        self.failed(attempt, said.text, "TurnDeadlineExceeded", message, None);
+                    }
+                }
+                Input::Interrupted(end)
+            }
+        };
+        self.account(attempt, usage);
+        Ok(input)
+    }
+
+    fn request(&mut self, round: u32, halve: bool) -> Request {
+        let entry = &self.shared.model;
+        let prompt = &self.pack.prompt;
+        let wanted = match prompt.model_overrides.get(&entry.model_name) {
+            Some(over) => prompt.parameters.overridden_by(&over.parameters),
+            None => prompt.parameters,
+        };
+        let model = entry.model_name.clone();
+        let tools = self.surface.descriptors();
+        let fixed = history::estimate_fixed(&self.system, &tools);
+        Request {
+            model,
+            system: self.system.clone(),
+            messages: self.conversation(halve, fixed),
+            tools,
+            tool_choice: self.surface.choice(round),
+            parameters: Parameters {
+                temperature: wanted.temperature,
+                top_p: wanted.top_p,
+                max_tokens: wanted.max_tokens,
+                stop: Vec::new(),
+            },
+        }
+    }
+
+    /// Reads the stream to its end, showing text as it comes unless guardrails have to see it first.
+    async fn listen(
+        &self,
+        mut stream: mainstay_llm::ModelStream,
+        withhold: bool,
+        said: &mut Said,
+    ) -> Outcome {
+        let entry = &self.shared.model;
+        loop {
+            let next = tokio::time::timeout(entry.stream_idle, stream.next());
+            let event = match self.uninterrupted(next).await {
+                Err(interrupt) => return Outcome::Interrupted(interrupt),
+                Ok(Err(_)) => {
+                    let message = format!("no token for {} s", entry.stream_idle.as_secs());
+                    return Outcome::Failed(ModelError::new(
+                        &entry.name,
+                        ModelErrorKind::StreamIdle,
+                        message,
+                    ));
+                }
+                Ok(Ok(None)) => {
+                    let message = "the stream ended without saying that it is complete";
+                    return Outcome::Failed(ModelError::new(&entry.name, ModelErrorKind::Protocol, message));
+                }
+                Ok(Ok(Some(Err(error)))) => return Outcome::Failed(error),
+                Ok(Ok(Some(Ok(event)))) => event,
+            };
+            match event {
+                ModelEvent::Started | ModelEvent::Thinking(_) => {}
+                ModelEvent::Text(text) => {
+                    said.text.push_str(&text);
+                    if !withhold {
+                        self.hub.delta(&text, self.shared.options.clock.now());
+                    }
+                    let limit = self.shared.options.limits.answer_bytes;
+                    if said.text.len() > limit {
+                        let message = format!("the answer is longer than {limit} bytes");
+                        return Outcome::Failed(ModelError::new(
+                            &entry.name,
+                            ModelErrorKind::Protocol,
+                            message,
+                        ));
+                    }
+                }
+                ModelEvent::ToolCall(call) => said.calls.push(call),
+                ModelEvent::Usage(usage) => said.usage = Some(usage),
+                ModelEvent::Finished(reason) => {
+                    said.finish = Some(reason);
+                    return Outcome::Complete;
+                }
+            }
+        }
+    }
+
+    fn complete(&mut self, attempt: u32, round: u32, withhold: bool, said: Said) -> Input {
+        let finish = said.finish.unwrap_or(FinishReason::Unknown);
+        let verdict = self.pack.guardrails.check(Direction::Output, &said.text);
+        let stopped = verdict.stops();
+        let guardrails = verdict
+            .violations
+            .into_iter()
+            .map(|violation| UsedGuardrail {
+                validator: violation.validator,
+                reason: violation.reason,
+                stopped: violation.stops,
+            })
+            .collect();
+        let text = verdict.text;
+        let calls = self.record(said.calls);
+        let nothing = text.is_empty() && calls.is_empty();
+        let failure = match finish {
+            FinishReason::Failed => Some(("ModelFailed", "the provider gave up on the answer")),
+            FinishReason::Refused if nothing => Some(("ModelRefused", "the model refused to answer")),
+            FinishReason::Unknown if nothing => Some(("ModelEmptyAnswer", "the model answered nothing")),
+            _ => None,
+        };
+        if let Some((reason, message)) = failure {
+            self.failed(attempt, text, reason, message, None);
+            return Input::ModelFailed {
+                too_long: false,
+                end: End::failed(reason, message),
+            };
+        }
+        if withhold && !text.is_empty() {
+            self.hub.delta(&text, self.shared.options.clock.now());
+        }
+        self.pending.payloads.push(Payload::ModelDone(ModelDone {
+            attempt,
+            round,
+            text: text.clone(),
+            tool_calls: calls.clone(),
+            finish: word(finish).to_owned(),
+            guardrails,
+        }));
+        self.answer.clone_from(&text);
+        if !calls.is_empty() && !stopped {
+            let message_id = self.shared.options.random.uuid().to_string();
+            let calls = calls.iter().map(|call| ToolCall {
+                id: call.id.clone(),
+                name: call.name.clone(),
+                arguments: call.arguments.clone(),
+            });
+            let message = Message::assistant(text, calls.collect());
+            self.remember(message_id, message);
+        }
+        Input::Answered { calls, stopped }
+    }
+
+    /// Gives every call an id of its own. Some servers send none, or the same one in every answer, and a
+    /// result could not be told from another then.
+    fn record(&mut self, calls: Vec<ToolCall>) -> Vec<RecordedCall> {
+        calls
+            .into_iter()
+            .map(|call| {
+                let mut id = call.id;
+                while id.is_empty() || !self.call_ids.insert(id.clone()) {
+                    id = format!("call_{}", self.shared.options.random.suffix(16));
+                }
+                RecordedCall {
+                    id,
+                    name: call.name,
+                    arguments: call.arguments,
+                }
+            })
+            .collect()
+    }
+
+    fn failed(&mut self, attempt: u32, text: String, reason: &str, message: &str, status: Option<u16>) {
+        self.pending.payloads.push(Payload::ModelFailed(ModelFailed {
+            attempt,
+            text,
+            reason: reason.to_owned(),
+            message: message.to_owned(),
+            status,
+        }));
+    }
+
+    /// Usage counts whatever became of the attempt: it is paid for.
+    fn account(&mut self, attempt: u32, usage: Option<Usage>) {
+        let Some(usage) = usage else { return };
+        let entry = &self.shared.model;
+        let cost_usd = entry.prices.cost(&usage);
+        self.totals.input_tokens += usage.input_tokens;
+        self.totals.output_tokens += usage.output_tokens;
+        if let Some(cost) = cost_usd {
+            *self.totals.cost_usd.get_or_insert(0.0) += cost;
+        }
+        self.pending.payloads.push(Payload::Usage(UsageRecord {
+            attempt,
+            provider: entry.name.clone(),
+            model: entry.model_name.clone(),
+            input_tokens: usage.input_tokens,
+            output_tokens: usage.output_tokens,
+            cached_tokens: usage.cached_tokens,
+            cost_usd,
+        }));
+    }
+}
+
+fn word(finish: FinishReason) -> &'static str {
+    match finish {
+        FinishReason::Completed => "completed",
+        FinishReason::ToolCalls => "tool_calls",
+        FinishReason::Incomplete => "incomplete",
+        FinishReason::Refused => "refused",
+        FinishReason::Failed => "failed",
+        FinishReason::Unknown => "unknown",
+    }
+}
