@@ -4,11 +4,28 @@
 //! asks the policy broker about each call, and executes it: argument check, request shaping,
 //! credentials, attempts and retries, response shaping.
 //!
-//! Main types: [`config::ToolsConfig`], [`policy::Decision`].
+//! Main types: [`Toolset`] (decide, then execute), [`ToolInvocation`], [`ToolOutcome`],
+//! [`config::ToolsConfig`], [`policy::PolicyEngine`], [`supported`] (also asked by the controllers).
 //!
 //! Never: Kubernetes types, provider JSON, SQL, an HTTP client of its own (requests leave only
 //! through [`mainstay_workload::Connector`]), or a secret in a log, error, event or `Debug` output.
 //!
-//! Start reading at [`policy`].
+//! Start reading at [`toolset`], then `http` for a call and [`policy`] for a decision.
 
+pub mod arguments;
+mod breaker;
+pub mod config;
+mod http;
+pub mod invocation;
 pub mod policy;
+pub mod propagation;
+mod retry;
+mod retry_after;
+pub mod support;
+pub mod toolset;
+mod transport;
+
+pub use invocation::{FailureReason, ToolInvocation, ToolOutcome, decision_event_data};
+pub use propagation::AgentIdentity;
+pub use support::{Unsupported, supported};
+pub use toolset::{OfferedTool, ToolKind, Toolset, ToolsetOptions, Unavailable};

@@ -1,0 +1,178 @@
+//! The arguments of a call: from the model's text to a checked object (OM-364).
+
+use jsonschema::{PatternOptions, Validator};
+use serde_json::{Map, Value};
+
+// A schema is compiled once per tool; these bound what its patterns may cost then and in each call.
+const PATTERN_SIZE: usize = 1024 * 1024;
+const BACKTRACK_LIMIT: usize = 100_000;
+const SCHEMA_BYTES: usize = 256 * 1024;
+
+// What the model needs to correct itself; a long list of consequences does not help it.
+const MAX_VIOLATIONS: usize = 10;
+const MAX_VIOLATION_BYTES: usize = 200;
+
+/// The arguments as a value. No text means none (D11). Text that is not JSON stays text, which the
+/// check then refuses, so that one place words the refusal.
+pub fn parse(text: &str) -> Value {
+    let text = text.trim();
+    if text.is_empty() || text == "null" {
+        return Value::Object(Map::new());
+    }
+    serde_json::from_str(text).unwrap_or_else(|_| Value::String(text.to_owned()))
+}
+
+/// Checks the arguments of one tool.
+#[derive(Debug)]
+pub struct ArgumentCheck {
+    // `None`: the registry has no schema, and everything is passed on.
+    validator: Option<Validator>,
+}
+
+impl ArgumentCheck {
+    /// Compiles the author's schema. References to other documents are refused: they would be
+    /// fetched.
+    ///
+    /// # Errors
+    /// What is wrong with the schema.
+    pub fn compile(schema: &Value) -> Result<Self, String> {
+        if schema.is_null() {
+            return Ok(Self { validator: None });
+        }
+        let size = schema.to_string().len();
+        if size > SCHEMA_BYTES {
+            return Err(format!("it is larger than {SCHEMA_BYTES} bytes"));
+        }
+        let patterns = PatternOptions::fancy_regex()
+            .backtrack_limit(BACKTRACK_LIMIT)
+            .size_limit(PATTERN_SIZE)
+            .dfa_size_limit(PATTERN_SIZE);
+        jsonschema::options()
+            .offline()
+            .with_pattern_options(patterns)
+            .build(schema)
+            .map(|validator| Self {
+                validator: Some(validator),
+            })
+            .map_err(|error| mainstay_telemetry::text::escape(&error.to_string(), MAX_VIOLATION_BYTES))
+    }
+
+    /// The arguments as an object that matches the schema.
+    ///
+    /// # Errors
+    /// A text for the model that names each violation and where it is.
+    pub fn check<'a>(&self, arguments: &'a Value) -> Result<&'a Map<String, Value>, String> {
+        let Value::Object(object) = arguments else {
+            return Err("the arguments are not a JSON object".to_owned());
+        };
+        let Some(validator) = &self.validator else {
+            return Ok(object);
+        };
+        let mut violations: Vec<String> = Vec::new();
+        let mut errors = validator.iter_errors(arguments);
+        for error in errors.by_ref().take(MAX_VIOLATIONS) {
+            let place = error.instance_path().to_string();
+            let text = mainstay_telemetry::text::escape(&error.to_string(), MAX_VIOLATION_BYTES);
+            violations.push(if place.is_empty() {
+                text
+            } else {
+                format!("{place}: {text}")
+            });
+        }
+        if violations.is_empty() {
+            return Ok(object);
+        }
+        if errors.next().is_some() {
+            violations.push("…".to_owned());
+        }
+        Err(format!(
+            "the arguments do not match the tool's schema: {}",
+            violations.join("; ")
+        ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::expect_used)]
+
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn empty_and_null_arguments_are_an_empty_object_d11() {
+        for text in ["", "  ", "null", "{}"] {
+            assert_eq!(parse(text), json!({}), "{text:?}");
+        }
+        assert_eq!(parse("{\"a\": 1}"), json!({"a": 1}));
+    }
+
+    #[test]
+    fn arguments_that_are_no_object_are_refused_om_364() {
+        let check = ArgumentCheck::compile(&Value::Null).unwrap();
+        for text in ["[1]", "\"x\"", "5", "{\"a\": "] {
+            assert_eq!(
+                check.check(&parse(text)).unwrap_err(),
+                "the arguments are not a JSON object",
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn each_violation_is_named_with_its_place_om_364() {
+        let schema = json!({"type": "object", "required": ["id"], "properties": {"id": {"type": "string"}, "n": {"type": "integer", "minimum": 1}}});
+        let check = ArgumentCheck::compile(&schema).unwrap();
+        let error = check.check(&json!({"n": 0})).unwrap_err();
+        assert!(error.contains("/n: 0 is less than the minimum of 1"), "{error}");
+        assert!(error.contains("\"id\" is a required property"), "{error}");
+        assert!(check.check(&json!({"id": "7"})).is_ok());
+    }
+
+    #[test]
+    fn without_a_schema_everything_is_passed_on_om_364() {
+        let check = ArgumentCheck::compile(&Value::Null).unwrap();
+        assert!(check.check(&json!({"anything": [1, 2]})).is_ok());
+    }
+
+    #[test]
+    fn arguments_are_checked_against_the_authors_odd_schema_d4() {
+        let schema = json!({"type": ["object", "null"], "properties": {"any": true, "list": {"type": "array"}}, "$schema": "http://json-schema.org/draft-07/schema#"});
+        let check = ArgumentCheck::compile(&schema).unwrap();
+        assert!(check.check(&json!({"any": null, "list": [1, "a"]})).is_ok());
+        assert!(check.check(&json!({"list": "a"})).is_err());
+    }
+
+    #[test]
+    fn a_schema_that_does_not_compile_or_reaches_out_is_refused() {
+        for schema in [
+            json!({"type": "objekt"}),
+            json!({"properties": {"a": {"pattern": "("}}}),
+            json!({"$ref": "http://127.0.0.1:1/schema.json"}),
+            json!({"$ref": "file:///etc/passwd"}),
+            json!({"properties": {"a": {"pattern": "(((a{1000}){1000}){1000})"}}}),
+        ] {
+            assert!(ArgumentCheck::compile(&schema).is_err(), "{schema}");
+        }
+    }
+
+    #[test]
+    fn a_hostile_value_cannot_make_a_pattern_run_away() {
+        let check =
+            ArgumentCheck::compile(&json!({"properties": {"a": {"pattern": "^(?=(a+)+$)(a+)+$"}}})).unwrap();
+        let hostile = format!("{}!", "a".repeat(5_000));
+        assert!(check.check(&json!({"a": hostile})).is_err());
+    }
+
+    #[test]
+    fn a_long_list_of_violations_is_cut() {
+        let schema = json!({"additionalProperties": {"type": "string"}});
+        let check = ArgumentCheck::compile(&schema).unwrap();
+        let arguments: Map<String, Value> =
+            (0..50).map(|index| (format!("p{index}"), json!(index))).collect();
+        let error = check.check(&Value::Object(arguments)).unwrap_err();
+        assert!(error.ends_with("; …"), "{error}");
+        assert!(error.len() < 3_000);
+    }
+}

@@ -1,0 +1,288 @@
+//! `http` handlers: one invocation, its attempts, and its result (C.3…C.5).
+
+mod credentials;
+mod headers;
+mod mapping;
+mod response;
+mod shaping;
+mod text_form;
+
+#[cfg(test)]
+pub(crate) mod tests;
+
+use std::{
+    collections::BTreeMap,
+    sync::atomic::{AtomicU32, Ordering},
+    time::Duration,
+};
+
+use http::{HeaderMap, header};
+use mainstay_telemetry::{clock::SharedClock, random::SharedRandom};
+use mainstay_workload::{ConnectError, FileRoot, OutboundRequest};
+use secrecy::SecretString;
+use serde_json::{Map, Value};
+use tokio_util::sync::CancellationToken;
+
+pub(crate) use self::{response::BODY_LIMIT, text_form::text_form};
+use crate::{
+    config::{AuthConfig, HandlerConfig, HttpConfig},
+    invocation::FailureReason,
+    retry::{self, Again},
+    retry_after,
+    transport::Transport,
+};
+
+/// A handler of type `http`.
+#[derive(Debug)]
+pub(crate) struct HttpTool {
+    config: HttpConfig,
+    auth: Option<AuthConfig>,
+    secret_headers: BTreeMap<String, String>,
+    timeout: Duration,
+}
+
+/// What a call needs of its surroundings.
+pub(crate) struct CallContext<'a> {
+    pub(crate) transport: &'a dyn Transport,
+    pub(crate) files: &'a FileRoot,
+    pub(crate) clock: &'a SharedClock,
+    pub(crate) random: &'a SharedRandom,
+    pub(crate) propagated: &'a BTreeMap<String, String>,
+    pub(crate) injected: &'a BTreeMap<String, String>,
+    pub(crate) cancel: &'a CancellationToken,
+}
+
+/// How an invocation ended.
+#[derive(Debug)]
+pub(crate) struct HttpResult {
+    pub(crate) result: Result<Value, Failure>,
+    pub(crate) attempts: u32,
+    /// Status of the last answer.
+    pub(crate) status: Option<u16>,
+}
+
+/// An invocation that failed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Failure {
+    pub(crate) reason: FailureReason,
+    pub(crate) message: String,
+}
+
+struct AttemptFailure {
+    failure: Failure,
+    again: Again,
+}
+
+impl AttemptFailure {
+    fn never(reason: FailureReason, message: impl ToString) -> Self {
+        Self {
+            failure: Failure {
+                reason,
+                message: message.to_string(),
+            },
+            again: Again::Never,
+        }
+    }
+}
+
+impl HttpTool {
+    /// The tool of a handler whose `http` block is `config`.
+    pub(crate) fn new(handler: &HandlerConfig, config: &HttpConfig) -> Self {
+        Self {
+            config: config.clone(),
+            auth: handler.auth.clone(),
+            secret_headers: handler.secret_headers.clone(),
+            timeout: handler.timeout,
+        }
+    }
+
+    /// Whether the call may be sent again after a crash: the method changes nothing.
+    pub(crate) fn is_repeat_safe(&self) -> bool {
+        ["GET", "HEAD"]
+            .iter()
+            .any(|method| self.config.method.eq_ignore_ascii_case(method))
+    }
+
+    /// Makes the call with all its attempts.
+    pub(crate) async fn call(&self, context: &CallContext<'_>, arguments: &Map<String, Value>) -> HttpResult {
+        let shaped = match shaping::shape(&self.config, arguments) {
+            Ok(shaped) => shaped,
+            Err(error) => {
+                return HttpResult {
+                    result: Err(Failure {
+                        reason: FailureReason::RequestInvalid,
+                        message: error.to_string(),
+                    }),
+                    attempts: 0,
+                    status: None,
+                };
+            }
+        };
+        // Written by the attempt that is under way, read after it ended or was cancelled.
+        let sent = AtomicU32::new(0);
+        let mut status = None;
+        let mut retry = 0;
+        let result = loop {
+            let attempt = self.attempt(context, &shaped, &sent, &mut status);
+            let failed = match context.cancel.run_until_cancelled(attempt).await {
+                None => break Err(cancelled()),
+                Some(Ok(value)) => break Ok(value),
+                Some(Err(failed)) => failed,
+            };
+            retry += 1;
+            let policy = self.config.retry_policy.as_ref();
+            let Some(wait) = retry::wait(policy, retry, failed.again, &**context.random) else {
+                break Err(with_attempts(failed.failure, retry));
+            };
+            tracing::debug!(
+                attempt = retry,
+                status,
+                wait_ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX),
+                "tool call failed, trying again"
+            );
+            if context
+                .cancel
+                .run_until_cancelled(tokio::time::sleep(wait))
+                .await
+                .is_none()
+            {
+                break Err(cancelled());
+            }
+        };
+        HttpResult {
+            result,
+            attempts: sent.into_inner(),
+            status,
+        }
+    }
+
+    async fn attempt(
+        &self,
+        context: &CallContext<'_>,
+        shaped: &shaping::Shaped,
+        sent: &AtomicU32,
+        status: &mut Option<u16>,
+    ) -> Result<Value, AttemptFailure> {
+        // Read anew, so that a rotated credential is used by the next attempt (OM-397).
+        let (headers, secrets) = self.headers(context, shaped)?;
+        sent.fetch_add(1, Ordering::Relaxed);
+        *status = None;
+        let answer = context
+            .transport
+            .exchange(OutboundRequest {
+                method: shaped.method.clone(),
+                url: shaped.url.clone(),
+                headers,
+                body: shaped.body.clone(),
+                deadline: self.timeout,
+            })
+            .await
+            .map_err(|error| not_answered(&error))?;
+        *status = Some(answer.status.as_u16());
+        let again = Again::Status {
+            code: answer.status.as_u16(),
+            retry_after: answer
+                .headers
+                .get(header::RETRY_AFTER)
+                .and_then(|value| value.to_str().ok())
+                .and_then(|value| retry_after::parse(value, context.clock.now())),
+        };
+        let (body, cut) = match answer.body {
+            Ok(body) => body,
+            // The status of an error decides also without its body; a success without it is none.
+            Err(_) if !answer.status.is_success() => (bytes::Bytes::new(), true),
+            Err(error) => {
+                let failed = not_answered(&error);
+                return Err(AttemptFailure {
+                    again: Again::Never,
+                    ..failed
+                });
+            }
+        };
+        response::shape(&self.config, answer.status, &body, cut, &secrets).map_err(|error| AttemptFailure {
+            again: if error.reason == FailureReason::HttpStatus {
+                again
+            } else {
+                Again::Never
+            },
+            failure: Failure {
+                reason: error.reason,
+                message: error.message,
+            },
+        })
+    }
+
+    fn headers(
+        &self,
+        context: &CallContext<'_>,
+        shaped: &shaping::Shaped,
+    ) -> Result<(HeaderMap, Vec<SecretString>), AttemptFailure> {
+        let unavailable = |error| AttemptFailure::never(FailureReason::CredentialUnavailable, error);
+        let mut hidden = Vec::new();
+        let mut secret = Vec::new();
+        for (name, file) in &self.secret_headers {
+            let header = credentials::secret_header(file, context.files).map_err(unavailable)?;
+            hidden.extend(header.hidden);
+            secret.push((name.as_str(), header.value));
+        }
+        let authorization =
+            match credentials::authorization(self.auth.as_ref(), context.files).map_err(unavailable)? {
+                Some(header) => {
+                    hidden.extend(header.hidden);
+                    Some(header.value)
+                }
+                None => None,
+            };
+        let headers = headers::assemble(headers::Sources {
+            content_type: shaped.body.as_ref().map(|_| self.config.content_type.as_str()),
+            fixed: Some(&self.config.headers),
+            secret,
+            authorization,
+            propagated: Some(context.propagated),
+            injected: Some(context.injected),
+            from_arguments: &shaped.headers,
+        })
+        .map_err(|error| AttemptFailure::never(FailureReason::RequestInvalid, error))?;
+        // The longest first: a password inside `user:password` must not leave the user's name.
+        hidden.sort_by_key(|secret| std::cmp::Reverse(secrecy::ExposeSecret::expose_secret(secret).len()));
+        Ok((headers, hidden))
+    }
+}
+
+fn not_answered(error: &ConnectError) -> AttemptFailure {
+    let reason = match error {
+        ConnectError::TimedOut { .. } => FailureReason::TimedOut,
+        ConnectError::AddressRefused { .. } => FailureReason::AddressRefused,
+        error if error.is_network() => FailureReason::NetworkError,
+        _ => FailureReason::RequestInvalid,
+    };
+    AttemptFailure {
+        failure: Failure {
+            reason,
+            message: error.to_string(),
+        },
+        again: if error.is_network() {
+            Again::Network
+        } else {
+            Again::Never
+        },
+    }
+}
+
+fn cancelled() -> Failure {
+    Failure {
+        reason: FailureReason::Cancelled,
+        message: "the call was cancelled".to_owned(),
+    }
+}
+
+/// OM-397.
+fn with_attempts(failure: Failure, attempts: u32) -> Failure {
+    if attempts < 2 {
+        return failure;
+    }
+    Failure {
+        message: format!("failed after {attempts} attempts: {}", failure.message),
+        ..failure
+    }
+}

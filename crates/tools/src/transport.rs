@@ -1,0 +1,38 @@
+//! The way to a backend: the workload's connector, or a script in tests, where time is paused and
+//! real sockets would stand still.
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use http::{HeaderMap, StatusCode};
+use mainstay_workload::{ConnectError, Connector, OutboundRequest};
+
+use crate::http::BODY_LIMIT;
+
+/// Sends one request and reads its answer.
+#[async_trait]
+pub(crate) trait Transport: std::fmt::Debug + Send + Sync {
+    /// The answer once its status has arrived; no status is an error.
+    async fn exchange(&self, request: OutboundRequest) -> Result<Exchange, ConnectError>;
+}
+
+/// An answer.
+#[derive(Debug)]
+pub(crate) struct Exchange {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: HeaderMap,
+    /// The body, and whether it was longer than the limit. It may fail after the status arrived,
+    /// which is not the same as no status (OM-393).
+    pub(crate) body: Result<(Bytes, bool), ConnectError>,
+}
+
+#[async_trait]
+impl Transport for Connector {
+    async fn exchange(&self, request: OutboundRequest) -> Result<Exchange, ConnectError> {
+        let response = self.send(request).await?;
+        Ok(Exchange {
+            status: response.status,
+            headers: response.headers.clone(),
+            body: response.bytes_capped(BODY_LIMIT).await,
+        })
+    }
+}
