@@ -179,10 +179,8 @@ pub(crate) fn element(container: &Value, key: &Value) -> Evaluated {
                 .cloned()
                 .ok_or_else(|| EvaluationError::no_key(found))
         }
-        other => Err(EvaluationError::no_overload(
-            "_[_]",
-            &[other.clone(), key.clone()],
-        )),
+        // As in the reference: what has no elements has no such one.
+        _ => Err(EvaluationError::no_key(display(key))),
     }
 }
 
@@ -193,11 +191,12 @@ fn unsupported_index(key: &Value) -> EvaluationError {
     ))
 }
 
-fn display(number: &Value) -> String {
-    match number {
+fn display(key: &Value) -> String {
+    match key {
         Value::Int(value) => value.to_string(),
         Value::Uint(value) => value.to_string(),
         Value::Double(value) => crate::text::double(*value),
+        Value::String(value) => value.chars().take(256).collect(),
         other => other.type_of().name().to_owned(),
     }
 }

@@ -148,6 +148,8 @@ fn selection_and_indexing() {
         ("self.items[-1]", "index out of bounds: -1"),
         ("self.items['a']", "unsupported index type 'string' in list"),
         ("self.name.part", "no such key: part"),
+        ("self.count[0]", "no such key: 0"),
+        ("self.nothing['a']", "no such key: a"),
         ("unset", "no such attribute(s): unset"),
         ("1 in 2", "no such overload: @in(int, int)"),
     ]);
@@ -312,6 +314,7 @@ fn texts() {
         "'héllo'.charAt(1) == 'é' && 'ab'.charAt(2) == ''",
         "'héllo'.indexOf('l') == 2 && 'hello'.indexOf('l', 3) == 3 && 'a'.indexOf('b') == -1 && 'ab'.indexOf('') == 0",
         "'hello'.lastIndexOf('l') == 3 && 'hello'.lastIndexOf('l', 2) == 2 && 'hello'.lastIndexOf('') == 5",
+        "'tacocat'.indexOf('a', 30) == -1 && 'tacocat'.lastIndexOf('a', 30) == -1",
         "['a', 'b'].join() == 'ab' && ['a', 'b'].join(', ') == 'a, b' && [].join('x') == ''",
         "'a,b,c'.split(',') == ['a', 'b', 'c'] && 'a,b,c'.split(',', 2) == ['a', 'b,c'] && 'a,b'.split(',', 0) == []",
         "'héy'.split('') == ['h', 'é', 'y'] && 'abc'.split('', 2) == ['a', 'bc']",
@@ -330,6 +333,8 @@ fn texts() {
             "invalid substring range. start: 2, end: 1",
         ),
         ("'ab'.indexOf('a', -1)", "index out of range: -1"),
+        ("'ab'.lastIndexOf('a', -1)", "index out of range: -1"),
+        ("'tacocat'.substring(1, 50)", "index out of range: 50"),
         ("[1].join()", "no such overload: join(int)"),
         (
             "dyn(1).startsWith('a')",
@@ -343,20 +348,30 @@ fn texts() {
 fn format_follows_its_clauses() {
     hold(&[
         "'%s is %d'.format(['a', 1]) == 'a is 1'",
-        "'%.2f %f'.format([1.005, 2.5]) == '1.00 2.500000' || '%.2f'.format([1.005]) == '1.01'",
-        "'%e'.format([1234.5]) == '1.234500e+03'",
+        "'%.2f %f'.format([1.5, 2.71828]) == '1.50 2.718280' && '%.1f'.format([-1234567.25]) == '-1,234,567.2'",
+        "'%f %f'.format(['Infinity', 'NaN']) == '∞ NaN'",
+        "'%.6e'.format([1052.032911275]) == '1.052033\\u202f×\\u202f10⁰³'",
+        "'%.1e'.format([0.0015]) == '1.5\\u202f×\\u202f10⁻⁰³'",
         "'%b %o %x %X'.format([5, 8, 255, 255]) == '101 10 ff FF'",
         "'%x'.format(['hi']) == '6869' && '%b'.format([true]) == '1' && '%x'.format([-255]) == '-ff'",
         "'100%%'.format([]) == '100%'",
-        "'%s'.format([[1, 'a', null, {'k': true}]]) == '[1, a, null, {k: true}]'",
+        "'%s'.format([['abc', 3.14, null, [9, 8]]]) == '[\"abc\", 3.140000, null, [9, 8]]'",
+        "'%s'.format([[timestamp(0)]]) == '[timestamp(\"1970-01-01T00:00:00Z\")]'",
+        "'%s'.format([{'k1': b'xyz', 'k2': duration('2h'), 'k3': true}]) \
+         == '{\"k1\":b\"xyz\", \"k2\":duration(\"7200s\"), \"k3\":true}'",
         "'%s %s'.format([duration('90s'), timestamp(0)]) == '90s 1970-01-01T00:00:00Z'",
-        "'%s'.format([type(1)]) == 'int'",
+        "'%s %s %s'.format([type(1), null, b'ab']) == 'int null ab'",
     ]);
     fail(&[
-        ("'%d'.format([])", "index out of range for format arguments"),
+        ("'%d'.format([])", "index 0 out of range"),
+        ("'%'.format([1])", "unexpected end of string"),
         (
             "'%d'.format(['a'])",
-            "error during formatting of argument 0: decimal clause cannot be used on string",
+            "error during formatting: decimal clause can only be used on integers, was given string",
+        ),
+        (
+            "'%f'.format([1])",
+            "error during formatting: fixed-point clause can only be used on doubles, was given int",
         ),
         (
             "'%q'.format([1])",
@@ -364,7 +379,7 @@ fn format_follows_its_clauses() {
         ),
         (
             "'%.9999f'.format([1.0])",
-            "could not parse formatting clause: invalid precision",
+            "could not parse formatting clause: error while parsing precision: error while converting precision to integer",
         ),
     ]);
 }

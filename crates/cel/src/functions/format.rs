@@ -1,16 +1,20 @@
-//! `"…".format([…])` as cel-go: `%s %d %f %e %b %x %X %o %%`, precision as in `%.2f`.
+//! `"…".format([…])` as in the version of cel-go's string library that Kubernetes enables: `%s %d %f %e %b
+//! %x %X %o %%`, precision as in `%.2f`. Parts of lists and maps print as CEL literals; fractions and
+//! exponents print as for American English (`1,234.50`, `1.5 × 10⁰³`), which is that library's fixed locale.
 
 use std::fmt::Write as _;
 
 use crate::error::EvaluationError;
 use crate::evaluate::Context;
 use crate::text;
-use crate::value::Value;
+use crate::value::{Key, Value};
 
 /// Digits after the point when a clause names none.
 const DEFAULT_PRECISION: usize = 6;
 /// Most digits after the point that a clause may ask for.
 const MAX_PRECISION: usize = 1000;
+
+type Formatted = Result<(), EvaluationError>;
 
 pub(super) fn format(context: &mut Context<'_>, arguments: &[Value]) -> Result<Value, EvaluationError> {
     let [Value::String(template), Value::List(values)] = arguments else {
@@ -21,7 +25,7 @@ pub(super) fn format(context: &mut Context<'_>, arguments: &[Value]) -> Result<V
         context,
         text: String::new(),
     };
-    let mut values = values.iter().enumerate();
+    let mut next = 0;
     let mut rest: &str = template;
     while let Some(start) = rest.find('%') {
         output.push(&rest[..start])?;
@@ -31,39 +35,22 @@ pub(super) fn format(context: &mut Context<'_>, arguments: &[Value]) -> Result<V
             rest = after;
             continue;
         }
-        let precision;
-        (precision, rest) = precision_of(rest)?;
-        let Some(verb) = rest.chars().next() else {
-            return Err(EvaluationError::argument(
-                "could not parse formatting clause: unexpected end of string",
-            ));
+        let Some(value) = values.get(next) else {
+            return Err(EvaluationError::argument(format!("index {next} out of range")));
         };
-        rest = &rest[verb.len_utf8()..];
-        if !"sdfebxXo".contains(verb) {
-            return Err(EvaluationError::argument(format!(
-                "could not parse formatting clause: unrecognized formatting clause \"{verb}\""
-            )));
+        next += 1;
+        if rest.is_empty() {
+            return Err(EvaluationError::argument("unexpected end of string"));
         }
-        let Some((index, value)) = values.next() else {
-            return Err(EvaluationError::argument(
-                "index out of range for format arguments",
-            ));
-        };
-        let result = match verb {
-            's' => output.value(value),
-            'd' => output.decimal(value),
-            'f' => output.fixed(value, precision),
-            'e' => output.scientific(value, precision),
-            'b' => output.binary(value),
-            'x' => output.hexadecimal(value, false),
-            'X' => output.hexadecimal(value, true),
-            _ => output.octal(value),
-        };
-        result.map_err(|error| {
+        let (clause, after) = Clause::parse(rest).map_err(|reason| {
+            EvaluationError::argument(format!("could not parse formatting clause: {reason}"))
+        })?;
+        rest = after;
+        output.clause(&clause, value).map_err(|error| {
             if error.is_limit() {
                 error
             } else {
-                EvaluationError::argument(format!("error during formatting of argument {index}: {error}"))
+                EvaluationError::argument(format!("error during formatting: {error}"))
             }
         })?;
     }
@@ -71,16 +58,53 @@ pub(super) fn format(context: &mut Context<'_>, arguments: &[Value]) -> Result<V
     Ok(Value::from(output.text))
 }
 
-fn precision_of(rest: &str) -> Result<(usize, &str), EvaluationError> {
-    let Some(after) = rest.strip_prefix('.') else {
-        return Ok((DEFAULT_PRECISION, rest));
-    };
-    let length = after.bytes().take_while(u8::is_ascii_digit).count();
-    match after[..length].parse() {
-        Ok(precision) if precision <= MAX_PRECISION => Ok((precision, &after[length..])),
-        _ => Err(EvaluationError::argument(
-            "could not parse formatting clause: invalid precision",
-        )),
+enum Clause {
+    Text,
+    Decimal,
+    Fixed(usize),
+    Scientific(usize),
+    Binary,
+    Octal,
+    Hexadecimal { upper: bool },
+}
+
+impl Clause {
+    /// Reads what follows a percent sign; also gives what is left.
+    fn parse(rest: &str) -> Result<(Clause, &str), String> {
+        let (precision, rest) = match rest.strip_prefix('.') {
+            None => (DEFAULT_PRECISION, rest),
+            Some(after) => {
+                let length = after.bytes().take_while(u8::is_ascii_digit).count();
+                if length == after.len() {
+                    return Err(
+                        "error while parsing precision: could not find end of precision specifier".to_owned(),
+                    );
+                }
+                match after[..length].parse() {
+                    Ok(precision) if precision <= MAX_PRECISION => (precision, &after[length..]),
+                    _ => {
+                        return Err(
+                            "error while parsing precision: error while converting precision to integer"
+                                .to_owned(),
+                        );
+                    }
+                }
+            }
+        };
+        let mut characters = rest.chars();
+        let clause = match characters.next() {
+            Some('s') => Clause::Text,
+            Some('d') => Clause::Decimal,
+            Some('f') => Clause::Fixed(precision),
+            Some('e') => Clause::Scientific(precision),
+            Some('b') => Clause::Binary,
+            Some('o') => Clause::Octal,
+            Some('x') => Clause::Hexadecimal { upper: false },
+            Some('X') => Clause::Hexadecimal { upper: true },
+            Some(other) => return Err(format!("unrecognized formatting clause \"{other}\"")),
+            None => return Err("unexpected end of string".to_owned()),
+        };
+        Ok((clause, characters.as_str()))
     }
 }
 
@@ -91,31 +115,74 @@ struct Output<'a, 'b> {
 
 impl Output<'_, '_> {
     /// Values share their parts, so a small list can print as a huge text: each piece is charged.
-    fn push(&mut self, piece: &str) -> Result<(), EvaluationError> {
+    fn push(&mut self, piece: &str) -> Formatted {
         self.context.budget.charge_text(piece.len())?;
         self.context.budget.allocate(piece.len())?;
         self.text.push_str(piece);
         Ok(())
     }
 
-    fn wrong(clause: &str, value: &Value) -> Result<(), EvaluationError> {
-        Err(EvaluationError::argument(format!(
-            "{clause} clause cannot be used on {}",
-            value.type_of().name()
-        )))
+    fn clause(&mut self, clause: &Clause, value: &Value) -> Formatted {
+        match clause {
+            Clause::Text => self.plain(value),
+            Clause::Decimal => match value {
+                Value::Int(value) => self.push(&value.to_string()),
+                Value::Uint(value) => self.push(&value.to_string()),
+                other => wrong("decimal clause can only be used on integers", other),
+            },
+            Clause::Fixed(precision) => match fraction(value) {
+                Some(number) => self.push(&fixed(number, *precision)),
+                None => wrong("fixed-point clause can only be used on doubles", value),
+            },
+            Clause::Scientific(precision) => match fraction(value) {
+                Some(number) => self.push(&scientific(number, *precision)),
+                None => wrong("scientific clause can only be used on doubles", value),
+            },
+            Clause::Binary => match value {
+                Value::Int(value) => self.push(&signed(*value, |value| format!("{value:b}"))),
+                Value::Uint(value) => self.push(&format!("{value:b}")),
+                Value::Bool(value) => self.push(if *value { "1" } else { "0" }),
+                other => wrong("only integers and bools can be formatted as binary", other),
+            },
+            Clause::Octal => match value {
+                Value::Int(value) => self.push(&signed(*value, |value| format!("{value:o}"))),
+                Value::Uint(value) => self.push(&format!("{value:o}")),
+                other => wrong("octal clause can only be used on integers", other),
+            },
+            Clause::Hexadecimal { upper } => self.hexadecimal(value, *upper),
+        }
     }
 
-    fn value(&mut self, value: &Value) -> Result<(), EvaluationError> {
+    /// `%s` itself: texts without quotes.
+    fn plain(&mut self, value: &Value) -> Formatted {
+        match value {
+            Value::String(value) => self.push(value),
+            Value::Bytes(value) => match std::str::from_utf8(value) {
+                Ok(text) => self.push(text),
+                Err(_) => Err(EvaluationError::argument(
+                    "could not convert argument to string: invalid UTF-8 in bytes",
+                )),
+            },
+            Value::Double(value) => self.push(&text::double(*value)),
+            Value::Timestamp(value) => self.push(&value.to_string()),
+            Value::Duration(value) => self.push(&text::duration(*value)),
+            other => self.literal(other),
+        }
+    }
+
+    /// A part of a list or map: as it would stand in an expression.
+    fn literal(&mut self, value: &Value) -> Formatted {
         match value {
             Value::Null => self.push("null"),
             Value::Bool(value) => self.push(if *value { "true" } else { "false" }),
             Value::Int(value) => self.push(&value.to_string()),
             Value::Uint(value) => self.push(&value.to_string()),
-            Value::Double(value) => self.push(&double(*value)),
-            Value::String(value) => self.push(value),
-            Value::Bytes(value) => self.push(&String::from_utf8_lossy(value)),
-            Value::Timestamp(value) => self.push(&value.to_string()),
-            Value::Duration(value) => self.push(&text::duration(*value)),
+            Value::Double(value) if value.is_finite() => self.push(&format!("{value:.DEFAULT_PRECISION$}")),
+            Value::Double(value) => self.push(&format!("\"{}\"", text::double(*value))),
+            Value::String(value) => self.quoted("", value),
+            Value::Bytes(value) => self.quoted("b", &String::from_utf8_lossy(value)),
+            Value::Timestamp(value) => self.push(&format!("timestamp(\"{value}\")")),
+            Value::Duration(value) => self.push(&format!("duration(\"{}\")", text::duration(*value))),
             Value::Type(value) => self.push(value.name()),
             Value::List(items) => {
                 self.push("[")?;
@@ -123,7 +190,7 @@ impl Output<'_, '_> {
                     if index > 0 {
                         self.push(", ")?;
                     }
-                    self.value(item)?;
+                    self.literal(item)?;
                 }
                 self.push("]")
             }
@@ -133,87 +200,41 @@ impl Output<'_, '_> {
                     if index > 0 {
                         self.push(", ")?;
                     }
-                    self.push(&key.to_string())?;
-                    self.push(": ")?;
-                    self.value(value)?;
+                    match key {
+                        Key::String(key) => self.quoted("", key)?,
+                        other => self.push(&other.to_string())?,
+                    }
+                    self.push(":")?;
+                    self.literal(value)?;
                 }
                 self.push("}")
             }
-            Value::Optional(_) => Err(EvaluationError::argument(
+            Value::Optional(_) => wrong(
                 "string clause can only be used on strings, bools, bytes, ints, doubles, maps, lists, types, \
-                 durations, and timestamps, was given optional_type",
-            )),
+                 durations, and timestamps",
+                value,
+            ),
         }
     }
 
-    fn decimal(&mut self, value: &Value) -> Result<(), EvaluationError> {
-        match value {
-            Value::Int(value) => self.push(&value.to_string()),
-            Value::Uint(value) => self.push(&value.to_string()),
-            Value::Double(value) if !value.is_finite() => self.push(&double(*value)),
-            other => Self::wrong("decimal", other),
-        }
+    fn quoted(&mut self, prefix: &str, text: &str) -> Formatted {
+        self.push(prefix)?;
+        self.context.budget.charge_text(text.len())?;
+        self.push(&super::strings::quoted(text))
     }
 
-    fn number(value: &Value, clause: &str) -> Result<f64, EvaluationError> {
-        match value {
-            Value::Double(value) => Ok(*value),
-            Value::Int(value) => Ok(*value as f64),
-            Value::Uint(value) => Ok(*value as f64),
-            other => match Self::wrong(clause, other) {
-                Ok(()) => Ok(0.0),
-                Err(error) => Err(error),
-            },
-        }
-    }
-
-    fn fixed(&mut self, value: &Value, precision: usize) -> Result<(), EvaluationError> {
-        let number = Self::number(value, "fixed-point")?;
-        if number.is_finite() {
-            self.push(&format!("{number:.precision$}"))
-        } else {
-            self.push(&double(number))
-        }
-    }
-
-    fn scientific(&mut self, value: &Value, precision: usize) -> Result<(), EvaluationError> {
-        let number = Self::number(value, "scientific")?;
-        if !number.is_finite() {
-            return self.push(&double(number));
-        }
-        let written = format!("{number:.precision$e}");
-        let (mantissa, exponent) = written.split_once('e').unwrap_or((&written, "0"));
-        let (sign, exponent) = match exponent.strip_prefix('-') {
-            Some(exponent) => ('-', exponent),
-            None => ('+', exponent),
-        };
-        self.push(&format!("{mantissa}e{sign}{exponent:0>2}"))
-    }
-
-    fn binary(&mut self, value: &Value) -> Result<(), EvaluationError> {
-        match value {
-            Value::Int(value) => self.push(&signed(*value, |value| format!("{value:b}"))),
-            Value::Uint(value) => self.push(&format!("{value:b}")),
-            Value::Bool(value) => self.push(if *value { "1" } else { "0" }),
-            other => Self::wrong("binary", other),
-        }
-    }
-
-    fn octal(&mut self, value: &Value) -> Result<(), EvaluationError> {
-        match value {
-            Value::Int(value) => self.push(&signed(*value, |value| format!("{value:o}"))),
-            Value::Uint(value) => self.push(&format!("{value:o}")),
-            other => Self::wrong("octal", other),
-        }
-    }
-
-    fn hexadecimal(&mut self, value: &Value, upper: bool) -> Result<(), EvaluationError> {
+    fn hexadecimal(&mut self, value: &Value, upper: bool) -> Formatted {
         let digits = match value {
             Value::Int(value) => signed(*value, |value| format!("{value:x}")),
             Value::Uint(value) => format!("{value:x}"),
             Value::String(value) => self.hexadecimal_bytes(value.as_bytes())?,
             Value::Bytes(value) => self.hexadecimal_bytes(value)?,
-            other => return Self::wrong("hex", other),
+            other => {
+                return wrong(
+                    "only integers, byte buffers, and strings can be formatted as hex",
+                    other,
+                );
+            }
         };
         if upper {
             self.push(&digits.to_ascii_uppercase())
@@ -234,17 +255,79 @@ impl Output<'_, '_> {
     }
 }
 
+fn wrong(rule: &str, value: &Value) -> Formatted {
+    Err(EvaluationError::argument(format!(
+        "{rule}, was given {}",
+        value.type_of().name()
+    )))
+}
+
+/// The number of a clause for doubles; the three that have no literal may come as text.
+fn fraction(value: &Value) -> Option<f64> {
+    match value {
+        Value::Double(value) => Some(*value),
+        Value::String(text) => match &**text {
+            "NaN" => Some(f64::NAN),
+            "Infinity" => Some(f64::INFINITY),
+            "-Infinity" => Some(f64::NEG_INFINITY),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
 fn signed(value: i64, digits: impl Fn(u64) -> String) -> String {
     let sign = if value < 0 { "-" } else { "" };
     format!("{sign}{}", digits(value.unsigned_abs()))
 }
 
-fn double(value: f64) -> String {
-    if value.is_nan() {
-        "NaN".to_owned()
-    } else if value.is_infinite() {
-        if value > 0.0 { "Infinity" } else { "-Infinity" }.to_owned()
+fn not_finite(number: f64) -> &'static str {
+    if number.is_nan() {
+        "NaN"
+    } else if number > 0.0 {
+        "∞"
     } else {
-        text::double(value)
+        "-∞"
     }
+}
+
+fn fixed(number: f64, precision: usize) -> String {
+    if !number.is_finite() {
+        return not_finite(number).to_owned();
+    }
+    let written = format!("{:.precision$}", number.abs());
+    let (whole, fraction) = match written.split_once('.') {
+        Some((whole, _)) => written.split_at(whole.len()),
+        None => (written.as_str(), ""),
+    };
+    let mut grouped = String::new();
+    if number.is_sign_negative() {
+        grouped.push('-');
+    }
+    for (index, digit) in whole.chars().enumerate() {
+        if index > 0 && (whole.len() - index) % 3 == 0 {
+            grouped.push(',');
+        }
+        grouped.push(digit);
+    }
+    grouped + fraction
+}
+
+fn scientific(number: f64, precision: usize) -> String {
+    if !number.is_finite() {
+        return not_finite(number).to_owned();
+    }
+    let written = format!("{number:.precision$e}");
+    let (mantissa, exponent) = written.split_once('e').unwrap_or((&written, "0"));
+    let (sign, exponent) = match exponent.strip_prefix('-') {
+        Some(exponent) => ("⁻", exponent),
+        None => ("", exponent),
+    };
+    let raised: String = format!("{exponent:0>2}")
+        .bytes()
+        .filter_map(|digit| {
+            ['⁰', '¹', '²', '³', '⁴', '⁵', '⁶', '⁷', '⁸', '⁹'].get(usize::from(digit.wrapping_sub(b'0')))
+        })
+        .collect();
+    format!("{mantissa}\u{202f}×\u{202f}10{sign}{raised}")
 }

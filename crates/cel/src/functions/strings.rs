@@ -29,7 +29,7 @@ pub(super) fn size(context: &mut Context<'_>, arguments: &[Value]) -> Evaluated 
 pub(super) fn starts_with(context: &mut Context<'_>, arguments: &[Value]) -> Evaluated {
     match arguments {
         [Value::String(text), Value::String(prefix)] => {
-            context.budget.charge(text_cost(prefix.len()))?;
+            context.budget.charge(text_cost(text.len()))?;
             Ok(Value::Bool(text.starts_with(&**prefix)))
         }
         _ => Err(EvaluationError::no_overload("startsWith", arguments)),
@@ -39,7 +39,7 @@ pub(super) fn starts_with(context: &mut Context<'_>, arguments: &[Value]) -> Eva
 pub(super) fn ends_with(context: &mut Context<'_>, arguments: &[Value]) -> Evaluated {
     match arguments {
         [Value::String(text), Value::String(suffix)] => {
-            context.budget.charge(text_cost(suffix.len()))?;
+            context.budget.charge(text_cost(text.len()))?;
             Ok(Value::Bool(text.ends_with(&**suffix)))
         }
         _ => Err(EvaluationError::no_overload("endsWith", arguments)),
@@ -87,6 +87,12 @@ fn position(text: &str, index: i64) -> Result<usize, EvaluationError> {
         .ok_or_else(|| out_of_range(index))
 }
 
+/// Where a search begins; `None` behind the end, where there is nothing to find.
+fn offset_or_end(text: &str, index: i64) -> Result<Option<usize>, EvaluationError> {
+    let index = usize::try_from(index).map_err(|_| out_of_range(index))?;
+    Ok(byte_offset(text, index))
+}
+
 pub(super) fn char_at(context: &mut Context<'_>, arguments: &[Value]) -> Evaluated {
     match arguments {
         [Value::String(text), Value::Int(index)] => {
@@ -124,10 +130,12 @@ pub(super) fn index_of(context: &mut Context<'_>, arguments: &[Value]) -> Evalua
 
 fn find_from(context: &mut Context<'_>, text: &str, wanted: &str, start: i64) -> Evaluated {
     charge_search(context, text, wanted)?;
-    let from = position(text, start)?;
     if wanted.is_empty() {
         return Ok(Value::Int(start));
     }
+    let Some(from) = offset_or_end(text, start)? else {
+        return Ok(Value::Int(-1));
+    };
     match text[from..].find(wanted) {
         Some(found) => int(text[..from + found].chars().count()),
         None => Ok(Value::Int(-1)),
@@ -154,8 +162,13 @@ pub(super) fn last_index_of(context: &mut Context<'_>, arguments: &[Value]) -> E
         }
         [Value::String(text), Value::String(wanted), Value::Int(last)] => {
             charge_search(context, text, wanted)?;
+            if wanted.is_empty() {
+                return Ok(Value::Int(*last));
+            }
+            let Some(from) = offset_or_end(text, *last)? else {
+                return Ok(Value::Int(-1));
+            };
             // The match may begin at `last` at the latest.
-            let from = position(text, *last)?;
             let mut end = from.saturating_add(wanted.len()).min(text.len());
             while !text.is_char_boundary(end) {
                 end += 1;
@@ -330,6 +343,10 @@ pub(super) fn quote(context: &mut Context<'_>, arguments: &[Value]) -> Evaluated
     context
         .budget
         .allocate(text.len().saturating_mul(2).saturating_add(2))?;
+    Ok(Value::from(quoted(text)))
+}
+
+pub(super) fn quoted(text: &str) -> String {
     let mut quoted = String::with_capacity(text.len() + 2);
     quoted.push('"');
     for character in text.chars() {
@@ -347,5 +364,5 @@ pub(super) fn quote(context: &mut Context<'_>, arguments: &[Value]) -> Evaluated
         }
     }
     quoted.push('"');
-    Ok(Value::from(quoted))
+    quoted
 }
