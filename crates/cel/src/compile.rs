@@ -1,8 +1,12 @@
 //! From source to [`Program`]: names, functions and literal patterns are checked here, so that an
 //! expression with a mistake is refused when it is written and not when it first decides something.
 
+mod operator;
+mod path;
+
 use std::sync::Arc;
 
+use self::operator::{Operator, operator};
 use crate::ast::{BinaryOperator, Call, Fold, Index, Kind, ListItem, MapItem, Node, Select, SelectMode};
 use crate::error::CompileError;
 use crate::functions::{self, Function, Lookup};
@@ -11,9 +15,6 @@ use crate::patterns;
 use crate::program::Program;
 use crate::syntax::{FoldSyntax, Form, Syntax};
 use crate::value::{Type, Value};
-
-/// Characters of a path in a trace.
-const PATH_LENGTH: usize = 200;
 
 /// What an expression may be and may mention.
 #[derive(Clone, Debug)]
@@ -372,56 +373,6 @@ impl Checker<'_> {
         self.operation(operator, checked, offset)
     }
 
-    fn operation(&self, operator: Operator, parts: Vec<Node>, offset: usize) -> Result<Kind, CompileError> {
-        let incomplete = || self.error(offset, "Syntax error: incomplete operator");
-        match operator {
-            Operator::Not | Operator::Negate => {
-                let [operand] = <[Node; 1]>::try_from(parts).map_err(|_| incomplete())?;
-                let operand = Box::new(operand);
-                Ok(if operator == Operator::Not {
-                    Kind::Not(operand)
-                } else {
-                    Kind::Negate(operand)
-                })
-            }
-            Operator::Conditional => {
-                let parts = <[Node; 3]>::try_from(parts).map_err(|_| incomplete())?;
-                self.must_be_bool(&parts[0], "_?_:_")?;
-                Ok(Kind::Conditional(Box::new(parts)))
-            }
-            Operator::And | Operator::Or => {
-                let parts = <[Node; 2]>::try_from(parts).map_err(|_| incomplete())?;
-                let name = if operator == Operator::And { "_&&_" } else { "_||_" };
-                self.must_be_bool(&parts[0], name)?;
-                self.must_be_bool(&parts[1], name)?;
-                let parts = Box::new(parts);
-                Ok(if operator == Operator::And {
-                    Kind::And(parts)
-                } else {
-                    Kind::Or(parts)
-                })
-            }
-            Operator::Binary(binary) => {
-                let parts = <[Node; 2]>::try_from(parts).map_err(|_| incomplete())?;
-                Ok(Kind::Binary(binary, Box::new(parts)))
-            }
-        }
-    }
-
-    /// Refuses a part that can never be a boolean where one is needed.
-    fn must_be_bool(&self, node: &Node, operator: &str) -> Result<(), CompileError> {
-        match node.known_type() {
-            Some(known) if known != Type::Bool => Err(self.error(
-                node.offset,
-                format!(
-                    "expected type 'bool' but found '{}' (operand of {operator})",
-                    known.name()
-                ),
-            )),
-            _ => Ok(()),
-        }
-    }
-
     fn function(
         &mut self,
         name: &str,
@@ -485,75 +436,4 @@ impl Checker<'_> {
             pattern,
         })))
     }
-
-    /// How a trace names this part, when it is a declared variable or a selection from one.
-    fn path(&self, syntax: &Syntax) -> Option<String> {
-        let path = self.path_text(syntax)?;
-        (path.len() <= PATH_LENGTH).then_some(path)
-    }
-
-    fn path_text(&self, syntax: &Syntax) -> Option<String> {
-        match &syntax.form {
-            Form::Name(name) => {
-                let declared = !self.locals.contains(name) && self.variables.contains(name);
-                declared.then(|| name.clone())
-            }
-            Form::Select { operand, field, mode } => {
-                let operand = self.path_text(operand)?;
-                Some(match mode {
-                    SelectMode::Plain => format!("{operand}.{field}"),
-                    SelectMode::Optional => format!("{operand}.?{field}"),
-                    SelectMode::Test => format!("has({operand}.{field})"),
-                })
-            }
-            Form::Index {
-                operand,
-                index,
-                optional,
-            } => {
-                let operand = self.path_text(operand)?;
-                let index = match &index.form {
-                    Form::Literal(Value::String(key)) => format!("\"{}\"", key.escape_debug()),
-                    Form::Literal(Value::Int(key)) => key.to_string(),
-                    _ => self.path_text(index)?,
-                };
-                let mark = if *optional { "?" } else { "" };
-                Some(format!("{operand}[{mark}{index}]"))
-            }
-            _ => None,
-        }
-    }
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Operator {
-    Not,
-    Negate,
-    And,
-    Or,
-    Conditional,
-    Binary(BinaryOperator),
-}
-
-fn operator(name: &str) -> Option<Operator> {
-    Some(match name {
-        "!_" => Operator::Not,
-        "-_" => Operator::Negate,
-        "_&&_" => Operator::And,
-        "_||_" => Operator::Or,
-        "_?_:_" => Operator::Conditional,
-        "_+_" => Operator::Binary(BinaryOperator::Add),
-        "_-_" => Operator::Binary(BinaryOperator::Subtract),
-        "_*_" => Operator::Binary(BinaryOperator::Multiply),
-        "_/_" => Operator::Binary(BinaryOperator::Divide),
-        "_%_" => Operator::Binary(BinaryOperator::Remainder),
-        "_==_" => Operator::Binary(BinaryOperator::Equal),
-        "_!=_" => Operator::Binary(BinaryOperator::NotEqual),
-        "_<_" => Operator::Binary(BinaryOperator::Less),
-        "_<=_" => Operator::Binary(BinaryOperator::LessOrEqual),
-        "_>_" => Operator::Binary(BinaryOperator::Greater),
-        "_>=_" => Operator::Binary(BinaryOperator::GreaterOrEqual),
-        "@in" => Operator::Binary(BinaryOperator::In),
-        _ => return None,
-    })
 }

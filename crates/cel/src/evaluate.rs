@@ -1,8 +1,10 @@
 //! Evaluation: a walk over the checked tree that charges before it works.
 
+mod fold;
+
 use std::sync::Arc;
 
-use crate::ast::{Call, Fold, FoldKind, Index, Kind, ListItem, MapItem, Node, Select, SelectMode};
+use crate::ast::{Call, Index, Kind, ListItem, MapItem, Node, Select, SelectMode};
 use crate::budget::Budget;
 use crate::error::{EvaluationError, EvaluationErrorKind};
 use crate::operators;
@@ -14,8 +16,6 @@ use crate::value::{Key, Map, Value};
 const LIST_COST: u64 = 10;
 /// Cost of making a map, before its entries (Kubernetes' base cost).
 const MAP_COST: u64 = 30;
-/// Cost of one round of a macro: the loop's condition and the accumulator.
-const ROUND_COST: u64 = 2;
 
 type Evaluated = Result<Value, EvaluationError>;
 
@@ -301,164 +301,6 @@ impl<'a> Machine<'a> {
             trace.record(path, value);
         }
         value
-    }
-
-    fn fold(&mut self, fold: &'a Fold) -> Evaluated {
-        let range = self.evaluate(&fold.range)?;
-        self.context.budget.charge(1)?;
-        let length = match &range {
-            Value::List(list) => list.len(),
-            Value::Map(map) => map.len(),
-            other => {
-                return Err(EvaluationError::new(
-                    EvaluationErrorKind::NoSuchOverload,
-                    format!(
-                        "expression of type '{}' cannot be range of a comprehension",
-                        other.type_of().name()
-                    ),
-                ));
-            }
-        };
-        let base = self.locals.len();
-        let result = match fold.kind {
-            FoldKind::All => self.fold_logical(fold, &range, length, base, false),
-            FoldKind::Exists => self.fold_logical(fold, &range, length, base, true),
-            FoldKind::ExistsOne => self.fold_one(fold, &range, length, base),
-            FoldKind::List => self.fold_list(fold, &range, length, base),
-            FoldKind::Map | FoldKind::MapEntries => self.fold_map(fold, &range, length, base),
-        };
-        self.locals.truncate(base);
-        result
-    }
-
-    /// Sets the macro's variables for one round. The key is also returned, for maps.
-    fn round(
-        &mut self,
-        fold: &'a Fold,
-        range: &Value,
-        index: usize,
-        base: usize,
-    ) -> Result<Option<Key>, EvaluationError> {
-        self.context.budget.charge(ROUND_COST)?;
-        self.locals.truncate(base);
-        match range {
-            Value::List(list) => {
-                if fold.two {
-                    self.locals
-                        .push(Value::Int(i64::try_from(index).unwrap_or(i64::MAX)));
-                }
-                self.locals.extend(list.get(index).cloned());
-                Ok(Some(Key::Int(i64::try_from(index).unwrap_or(i64::MAX))))
-            }
-            Value::Map(map) => {
-                let Some((key, value)) = map.entry_at(index) else {
-                    return Ok(None);
-                };
-                self.locals.push(key.to_value());
-                if fold.two {
-                    self.locals.push(value.clone());
-                }
-                Ok(Some(key.clone()))
-            }
-            _ => Ok(None),
-        }
-    }
-
-    /// Whether this round's element is taken: the condition, when the macro has one.
-    fn taken(&mut self, fold: &'a Fold) -> Result<bool, EvaluationError> {
-        match &fold.condition {
-            None => Ok(true),
-            Some(condition) => match self.evaluate(condition)? {
-                Value::Bool(taken) => Ok(taken),
-                other => Err(EvaluationError::no_overload("_?_:_", &[other])),
-            },
-        }
-    }
-
-    fn fold_logical(
-        &mut self,
-        fold: &'a Fold,
-        range: &Value,
-        length: usize,
-        base: usize,
-        deciding: bool,
-    ) -> Evaluated {
-        let mut first_error = None;
-        for index in 0..length {
-            self.round(fold, range, index, base)?;
-            match self.evaluate(&fold.step) {
-                Ok(Value::Bool(value)) if value == deciding => return Ok(Value::Bool(deciding)),
-                Ok(Value::Bool(_)) => {}
-                Ok(other) => {
-                    let name = if deciding { "_||_" } else { "_&&_" };
-                    let error = EvaluationError::no_overload(name, &[Value::Bool(!deciding), other]);
-                    first_error.get_or_insert(error);
-                }
-                Err(error) if error.is_limit() => return Err(error),
-                Err(error) => {
-                    first_error.get_or_insert(error);
-                }
-            }
-        }
-        match first_error {
-            Some(error) => Err(error),
-            None => Ok(Value::Bool(!deciding)),
-        }
-    }
-
-    fn fold_one(&mut self, fold: &'a Fold, range: &Value, length: usize, base: usize) -> Evaluated {
-        let mut found = 0_usize;
-        for index in 0..length {
-            self.round(fold, range, index, base)?;
-            match self.evaluate(&fold.step)? {
-                Value::Bool(true) => found += 1,
-                Value::Bool(false) => {}
-                other => return Err(EvaluationError::no_overload("_?_:_", &[other])),
-            }
-        }
-        Ok(Value::Bool(found == 1))
-    }
-
-    fn fold_list(&mut self, fold: &'a Fold, range: &Value, length: usize, base: usize) -> Evaluated {
-        let mut list = Vec::new();
-        for index in 0..length {
-            self.round(fold, range, index, base)?;
-            if self.taken(fold)? {
-                self.context.budget.allocate_entries(1)?;
-                let value = self.evaluate(&fold.step)?;
-                list.push(value);
-            }
-        }
-        Ok(Value::list(list))
-    }
-
-    fn fold_map(&mut self, fold: &'a Fold, range: &Value, length: usize, base: usize) -> Evaluated {
-        let mut entries = Vec::new();
-        for index in 0..length {
-            let Some(key) = self.round(fold, range, index, base)? else {
-                break;
-            };
-            if !self.taken(fold)? {
-                continue;
-            }
-            let value = self.evaluate(&fold.step)?;
-            if fold.kind == FoldKind::Map {
-                self.context.budget.allocate_entries(2)?;
-                entries.push((key, value));
-                continue;
-            }
-            let Value::Map(added) = value else {
-                return Err(EvaluationError::no_overload("transformMapEntry", &[value]));
-            };
-            self.context
-                .budget
-                .allocate_entries(added.len().saturating_mul(2))?;
-            self.context
-                .budget
-                .charge(u64::try_from(added.len()).unwrap_or(u64::MAX))?;
-            entries.extend(added.iter().map(|(key, value)| (key.clone(), value.clone())));
-        }
-        unique_map(entries)
     }
 }
 
