@@ -11,7 +11,9 @@ use tokio_util::sync::CancellationToken;
 #[tokio::main]
 #[allow(clippy::print_stdout, reason = "an example talks to its reader")]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let directory = std::env::args().nth(1).map_or_else(|| std::env::temp_dir().join("kubeapi"), PathBuf::from);
+    let directory = std::env::args()
+        .nth(1)
+        .map_or_else(|| std::env::temp_dir().join("kubeapi"), PathBuf::from);
     std::fs::create_dir_all(&directory)?;
     let store = KubeStore::open(KubeOptions::file(directory.join("kube.db")))?;
     let api = Api::open(ApiOptions::new(store, clock::system(), random::system())).await?;

@@ -75,7 +75,11 @@ pub(crate) enum Work {
 
 impl Aftermath {
     pub(crate) fn new(clock: SharedClock) -> Self {
-        Self { state: Mutex::new(State::default()), clock, changed: Notify::new() }
+        Self {
+            state: Mutex::new(State::default()),
+            clock,
+            changed: Notify::new(),
+        }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -179,7 +183,9 @@ impl Aftermath {
     /// The objects that name `uid` as an owner, with that reference.
     pub(crate) fn dependents(&self, uid: &str) -> Vec<(Key, OwnerReference)> {
         let state = self.state();
-        let Some(keys) = state.by_owner.get(uid) else { return Vec::new() };
+        let Some(keys) = state.by_owner.get(uid) else {
+            return Vec::new();
+        };
         keys.iter()
             .filter_map(|key| {
                 let dependent = state.dependents.get(key)?;
@@ -193,7 +199,11 @@ impl Aftermath {
     pub(crate) fn expired_events(&self, deadline: Timestamp) -> Vec<(Key, u64)> {
         let mut state = self.state();
         let mut expired = Vec::new();
-        while state.events.front().is_some_and(|(written, _, _)| *written <= deadline) {
+        while state
+            .events
+            .front()
+            .is_some_and(|(written, _, _)| *written <= deadline)
+        {
             if let Some((_, key, revision)) = state.events.pop_front() {
                 expired.push((key, revision));
             }
@@ -231,9 +241,18 @@ impl State {
             return;
         }
         for owner in owners {
-            self.by_owner.entry(owner.uid.clone()).or_default().insert(key.clone());
+            self.by_owner
+                .entry(owner.uid.clone())
+                .or_default()
+                .insert(key.clone());
         }
-        self.dependents.insert(key.clone(), Dependent { revision, owners: owners.to_vec() });
+        self.dependents.insert(
+            key.clone(),
+            Dependent {
+                revision,
+                owners: owners.to_vec(),
+            },
+        );
     }
 
     fn queue_owners(&mut self, key: &Key, owners: &[OwnerReference]) {
@@ -247,5 +266,7 @@ impl State {
 }
 
 fn is_held_for_dependents(object: &Value) -> bool {
-    object::finalizers(object).iter().any(|finalizer| finalizer == object::FOREGROUND || finalizer == object::ORPHAN)
+    object::finalizers(object)
+        .iter()
+        .any(|finalizer| finalizer == object::FOREGROUND || finalizer == object::ORPHAN)
 }

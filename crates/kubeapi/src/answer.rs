@@ -57,7 +57,13 @@ impl Answer {
 
     /// A stream of JSON documents or of log lines.
     pub(crate) fn stream(content_type: HeaderValue, body: Body) -> Self {
-        Self { status: StatusCode::OK, content_type, body, warnings: Vec::new(), retry_after_seconds: None }
+        Self {
+            status: StatusCode::OK,
+            content_type,
+            body,
+            warnings: Vec::new(),
+            retry_after_seconds: None,
+        }
     }
 
     /// What the reference says for a path below no API: plain text, not a `Status`.
@@ -85,7 +91,10 @@ impl Answer {
         *response.status_mut() = self.status;
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, self.content_type);
-        headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
+        headers.insert(
+            header::CACHE_CONTROL,
+            HeaderValue::from_static("no-cache, private"),
+        );
         for warning in &self.warnings {
             if let Ok(value) = HeaderValue::from_str(&warning_text(warning)) {
                 headers.append(header::WARNING, value);
@@ -123,7 +132,10 @@ mod tests {
 
     #[test]
     fn a_warning_header_escapes_quotes_ka_014() {
-        assert_eq!(warning_text("unknown field \"spec.x\""), "299 - \"unknown field \\\"spec.x\\\"\"");
+        assert_eq!(
+            warning_text("unknown field \"spec.x\""),
+            "299 - \"unknown field \\\"spec.x\\\"\""
+        );
         assert!(!warning_text("a\r\nb").contains('\n'));
     }
 }

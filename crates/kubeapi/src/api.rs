@@ -9,9 +9,7 @@ use mainstay_telemetry::{clock::SharedClock, metrics::Metrics, random::SharedRan
 use tokio::sync::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard, Semaphore};
 use tokio_util::sync::CancellationToken;
 
-use crate::{
-    aftermath::Aftermath, logs::LogSource, measure::Measures, registry::Registry, status::ApiError,
-};
+use crate::{aftermath::Aftermath, logs::LogSource, measure::Measures, registry::Registry, status::ApiError};
 
 /// What bounds the server. Requirement KA-008.
 #[derive(Clone, Debug)]
@@ -74,7 +72,14 @@ pub struct ApiOptions {
 impl ApiOptions {
     /// The usual bounds, fresh metrics and no log source.
     pub fn new(store: KubeStore, clock: SharedClock, random: SharedRandom) -> Self {
-        Self { store, clock, random, metrics: Metrics::new(), logs: None, limits: Limits::default() }
+        Self {
+            store,
+            clock,
+            random,
+            metrics: Metrics::new(),
+            logs: None,
+            limits: Limits::default(),
+        }
     }
 }
 
@@ -135,7 +140,10 @@ pub struct Api {
 
 impl std::fmt::Debug for Api {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_struct("Api").field("limits", &self.inner.limits).finish_non_exhaustive()
+        formatter
+            .debug_struct("Api")
+            .field("limits", &self.inner.limits)
+            .finish_non_exhaustive()
     }
 }
 
@@ -146,7 +154,14 @@ impl Api {
     /// # Errors
     /// [`OpenError`] when a stored object cannot be read or a namespace cannot be made. Not worth a retry.
     pub async fn open(options: ApiOptions) -> Result<Self, OpenError> {
-        let ApiOptions { store, clock, random, metrics, logs, limits } = options;
+        let ApiOptions {
+            store,
+            clock,
+            random,
+            metrics,
+            logs,
+            limits,
+        } = options;
         let inner = Inner {
             registry: Registry::new(),
             aftermath: Aftermath::new(Arc::clone(&clock)),
@@ -164,7 +179,9 @@ impl Api {
             logs,
             limits,
         };
-        let api = Self { inner: Arc::new(inner) };
+        let api = Self {
+            inner: Arc::new(inner),
+        };
         api.load()?;
         api.ensure_namespaces().await?;
         Ok(api)

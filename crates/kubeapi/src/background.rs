@@ -25,7 +25,9 @@ const RETRY: Duration = Duration::from_millis(500);
 impl Api {
     /// Does the background work until `cancellation`. One caller runs this; without it nothing is collected.
     pub async fn run(&self, cancellation: CancellationToken) {
-        cancellation.run_until_cancelled(async { tokio::join!(self.work(), self.expire_events()) }).await;
+        cancellation
+            .run_until_cancelled(async { tokio::join!(self.work(), self.expire_events()) })
+            .await;
     }
 
     async fn work(&self) {
@@ -86,7 +88,10 @@ impl Api {
             let deadline = now.saturating_sub(kept).unwrap_or(now);
             for (key, revision) in self.aftermath().expired_events(deadline) {
                 // An Event written again since then has a later entry of its own.
-                let unchanged = self.store().get(&key).is_some_and(|stored| stored.revision == revision);
+                let unchanged = self
+                    .store()
+                    .get(&key)
+                    .is_some_and(|stored| stored.revision == revision);
                 if !unchanged {
                     continue;
                 }
@@ -101,7 +106,9 @@ impl Api {
             match self.aftermath().oldest_event() {
                 Some(oldest) => {
                     let due = oldest.saturating_add(kept).unwrap_or(oldest);
-                    let wait = due.duration_since(self.clock().now()).max(SignedDuration::from_secs(1));
+                    let wait = due
+                        .duration_since(self.clock().now())
+                        .max(SignedDuration::from_secs(1));
                     tokio::time::sleep(wait.try_into().unwrap_or(RETRY)).await;
                 }
                 None if age.is_zero() => pending::<()>().await,
@@ -116,7 +123,11 @@ impl Api {
         let (group, version) = crate::present::split_api_version(&owner.api_version);
         let snapshot = self.registry().snapshot();
         let kind = snapshot.kinds.by_kind(group, version, &owner.kind)?;
-        let namespace = if kind.namespaced { owner.namespace.as_str() } else { "" };
+        let namespace = if kind.namespaced {
+            owner.namespace.as_str()
+        } else {
+            ""
+        };
         Some(commit::key(&kind.storage_resource, namespace, &owner.name))
     }
 }

@@ -22,7 +22,11 @@ pub(crate) enum Committed {
 
 /// The key of an object in the store.
 pub(crate) fn key(storage_resource: &str, namespace: &str, name: &str) -> Key {
-    Key { resource: Arc::from(storage_resource), namespace: Arc::from(namespace), name: Arc::from(name) }
+    Key {
+        resource: Arc::from(storage_resource),
+        namespace: Arc::from(namespace),
+        name: Arc::from(name),
+    }
 }
 
 impl Api {
@@ -36,21 +40,38 @@ impl Api {
                 format!("Request entity too large: limit is {limit}"),
             ));
         }
-        let change = Change::Put { key: key.clone(), body, expect };
+        let change = Change::Put {
+            key: key.clone(),
+            body,
+            expect,
+        };
         self.finish(change, key, object, false).await
     }
 
     /// Removes the object stored at `revision`; `object` is its last state.
     pub(crate) async fn remove(&self, key: Key, object: &mut Value, revision: u64) -> ApiResult<Committed> {
-        let change = Change::Delete { key: key.clone(), expect: revision, last: object::encode(object) };
+        let change = Change::Delete {
+            key: key.clone(),
+            expect: revision,
+            last: object::encode(object),
+        };
         self.finish(change, key, object, true).await
     }
 
-    async fn finish(&self, change: Change, key: Key, object: &mut Value, removed: bool) -> ApiResult<Committed> {
+    async fn finish(
+        &self,
+        change: Change,
+        key: Key,
+        object: &mut Value,
+        removed: bool,
+    ) -> ApiResult<Committed> {
         match self.store().commit(vec![change]).await {
             Ok(revisions) => {
                 let Some(revision) = revisions.first().copied() else {
-                    return Err(ApiError::new(Reason::InternalError, "the store answered a commit without a revision"));
+                    return Err(ApiError::new(
+                        Reason::InternalError,
+                        "the store answered a commit without a revision",
+                    ));
                 };
                 object::set_meta(object, "resourceVersion", Some(json!(revision.to_string())));
                 self.aftermath().observe(&key, object, revision, removed);

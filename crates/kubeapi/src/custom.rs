@@ -8,8 +8,10 @@ use serde_json::{Value, json};
 use crate::{
     api::Api,
     builtin::KindInfo,
-    commit,
-    crd, object,
+    commit, crd,
+    delete::DeleteOptions,
+    object,
+    present::View,
     status::{ApiError, ApiResult, Reason},
 };
 
@@ -45,9 +47,13 @@ pub(crate) fn prepare(api: &Api, prior: Option<&Value>, definition: &mut Value) 
         .collect();
     let names = crd::accept_names(definition, &others, &snapshot.kinds);
     let now = object::format_time(api.clock().now());
-    let Some(fields) = definition.as_object_mut() else { return };
+    let Some(fields) = definition.as_object_mut() else {
+        return;
+    };
     let status = fields.entry("status").or_insert_with(|| json!({}));
-    let Some(status) = status.as_object_mut() else { return };
+    let Some(status) = status.as_object_mut() else {
+        return;
+    };
     status.insert("acceptedNames".to_owned(), names.accepted);
     status.insert("storedVersions".to_owned(), json!(names.stored_versions));
     let conditions = status.entry("conditions").or_insert_with(|| json!([]));
@@ -61,8 +67,12 @@ fn set_condition(conditions: &mut Value, mut condition: Value, now: &str) {
     if !conditions.is_array() {
         *conditions = json!([]);
     }
-    let Some(conditions) = conditions.as_array_mut() else { return };
-    let before = conditions.iter_mut().find(|before| before.get("type") == condition.get("type"));
+    let Some(conditions) = conditions.as_array_mut() else {
+        return;
+    };
+    let before = conditions
+        .iter_mut()
+        .find(|before| before.get("type") == condition.get("type"));
     let time = before
         .as_ref()
         .filter(|before| before.get("status") == condition.get("status"))
@@ -85,7 +95,10 @@ impl Api {
             let definition: Value = serde_json::from_slice(&stored.value).map_err(|error| {
                 ApiError::new(
                     Reason::InternalError,
-                    format!("the stored definition {:?} cannot be read: {error}", stored.key.name),
+                    format!(
+                        "the stored definition {:?} cannot be read: {error}",
+                        stored.key.name
+                    ),
                 )
             })?;
             definitions.push((definition, stored.revision));
@@ -95,7 +108,10 @@ impl Api {
     }
 
     /// Runs `write`, which changes a definition, and serves the result before it is answered.
-    pub(crate) async fn with_definitions<T>(&self, write: impl Future<Output = ApiResult<T>>) -> ApiResult<T> {
+    pub(crate) async fn with_definitions<T>(
+        &self,
+        write: impl Future<Output = ApiResult<T>>,
+    ) -> ApiResult<T> {
         let _gate = self.definition_gate().lock().await;
         let written = write.await?;
         self.refresh_kinds()?;
@@ -104,26 +120,46 @@ impl Api {
 
     /// Goes on with the removal of a definition; `false` when something still holds one of its objects.
     pub(crate) async fn remove_definition(&self, name: &str) -> ApiResult<bool> {
-        let Some(stored) = self.store().get(&commit::key(DEFINITIONS, "", name)) else { return Ok(true) };
+        let Some(stored) = self.store().get(&commit::key(DEFINITIONS, "", name)) else {
+            return Ok(true);
+        };
         let definition: Value = serde_json::from_slice(&stored.value).map_err(|error| {
-            ApiError::new(Reason::InternalError, format!("the stored definition {name:?} cannot be read: {error}"))
+            ApiError::new(
+                Reason::InternalError,
+                format!("the stored definition {name:?} cannot be read: {error}"),
+            )
         })?;
         let finalizers = object::finalizers(&definition);
-        if !object::is_being_deleted(&definition) || !finalizers.iter().any(|finalizer| finalizer == CLEANUP) {
+        if !object::is_being_deleted(&definition) || !finalizers.iter().any(|finalizer| finalizer == CLEANUP)
+        {
             return Ok(true);
         }
         let text = |pointer: &str| definition.pointer(pointer).and_then(Value::as_str).unwrap_or("");
         let resource = format!("{}/{}", text("/spec/group"), text("/spec/names/plural"));
         let snapshot = self.registry().snapshot();
-        if let Some(kind) = snapshot.kinds.all().iter().find(|kind| kind.custom && kind.storage_resource == resource) {
-            for stored in self.store().list(&resource, None).items {
-                self.delete_quietly(kind, &stored.key).await?;
-            }
+        if let Some(kind) = snapshot
+            .kinds
+            .all()
+            .iter()
+            .find(|kind| kind.custom && kind.storage_resource == resource)
+        {
+            let keys = self
+                .store()
+                .list(&resource, None)
+                .items
+                .into_iter()
+                .map(|stored| stored.key)
+                .collect();
+            self.delete_all(&View::new(kind, &snapshot), keys, &DeleteOptions::background())
+                .await?;
         }
         if !self.store().list(&resource, None).items.is_empty() {
             return Ok(false);
         }
-        let Some(kind) = snapshot.kinds.lookup("apiextensions.k8s.io", "v1", "customresourcedefinitions") else {
+        let Some(kind) = snapshot
+            .kinds
+            .lookup("apiextensions.k8s.io", "v1", "customresourcedefinitions")
+        else {
             return Ok(true);
         };
         let uid = object::uid(&definition).to_owned();
@@ -146,7 +182,9 @@ impl Api {
     /// Objects of a kind whose definition is going cannot be created any more.
     pub(crate) fn check_definition_stays(&self, kind: &KindInfo) -> ApiResult<()> {
         let name = format!("{}.{}", kind.plural, kind.group);
-        let Some(stored) = self.store().get(&commit::key(DEFINITIONS, "", &name)) else { return Ok(()) };
+        let Some(stored) = self.store().get(&commit::key(DEFINITIONS, "", &name)) else {
+            return Ok(());
+        };
         let dying = serde_json::from_slice::<Value>(&stored.value)
             .is_ok_and(|definition| object::is_being_deleted(&definition));
         if !dying {
@@ -168,9 +206,15 @@ pub(crate) fn mark_terminating(definition: &mut Value, now: &str) {
         "type": "Terminating", "status": "True", "reason": "InstanceDeletionPending",
         "message": "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon",
     });
-    let Some(fields) = definition.as_object_mut() else { return };
+    let Some(fields) = definition.as_object_mut() else {
+        return;
+    };
     let status = fields.entry("status").or_insert_with(|| json!({}));
     if let Some(status) = status.as_object_mut() {
-        set_condition(status.entry("conditions").or_insert_with(|| json!([])), condition, now);
+        set_condition(
+            status.entry("conditions").or_insert_with(|| json!([])),
+            condition,
+            now,
+        );
     }
 }

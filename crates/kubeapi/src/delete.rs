@@ -4,6 +4,7 @@ mod options;
 
 use std::sync::Arc;
 
+use futures::{StreamExt as _, stream};
 use http::StatusCode;
 use jiff::{SignedDuration, Timestamp};
 use mainstay_store::kube::{Expect, Key, Stored};
@@ -15,12 +16,14 @@ use crate::{
     commit::Committed,
     custom, object,
     present::View,
-    status::{ApiError, ApiResult},
+    status::{ApiError, ApiResult, Reason},
     write::{Effect, MODIFIED},
 };
 
 pub(crate) use options::{DeleteOptions, Propagation};
 
+/// How many objects of a collection are deleted at a time.
+const CONCURRENCY: usize = 64;
 /// How often a lost race is planned again.
 const ATTEMPTS: usize = 8;
 /// Namespaces that stay.
@@ -39,7 +42,9 @@ impl Api {
     /// Deletes one object, or begins to.
     pub(crate) async fn delete(&self, view: &View, key: &Key, options: &DeleteOptions) -> ApiResult<Deleted> {
         if custom::is_definition(&view.kind) {
-            return self.with_definitions(Box::pin(self.delete_object(view, key, options))).await;
+            return self
+                .with_definitions(Box::pin(self.delete_object(view, key, options)))
+                .await;
         }
         self.delete_object(view, key, options).await
     }
@@ -47,7 +52,11 @@ impl Api {
     async fn delete_object(&self, view: &View, key: &Key, options: &DeleteOptions) -> ApiResult<Deleted> {
         let kind = &view.kind;
         if &*key.resource == "/namespaces" && IMMORTAL.contains(&&*key.name) {
-            return Err(crate::write::forbidden(kind, &key.name, "this namespace may not be deleted"));
+            return Err(crate::write::forbidden(
+                kind,
+                &key.name,
+                "this namespace may not be deleted",
+            ));
         }
         for _attempt in 0..ATTEMPTS {
             let Some(stored) = self.store().get(key) else {
@@ -69,21 +78,55 @@ impl Api {
     ) -> ApiResult<Option<Deleted>> {
         let kind = &view.kind;
         let mut object = view.value(&stored.value, stored.revision)?;
-        object::set_meta(&mut object, "resourceVersion", Some(json!(stored.revision.to_string())));
+        object::set_meta(
+            &mut object,
+            "resourceVersion",
+            Some(json!(stored.revision.to_string())),
+        );
         options.check_preconditions(kind, &stored.key.name, &object)?;
         let effect = plan(kind, &mut object, options, self.clock().now());
         if options.dry_run || effect == Effect::Nothing {
-            return Ok(Some(Deleted { object, gone: effect == Effect::Remove }));
+            return Ok(Some(Deleted {
+                object,
+                gone: effect == Effect::Remove,
+            }));
         }
         let key = stored.key.clone();
         let committed = match effect {
             Effect::Remove => self.remove(key, &mut object, stored.revision).await?,
-            _ => self.put(key, &mut object, Expect::Revision(stored.revision)).await?,
+            _ => {
+                self.put(key, &mut object, Expect::Revision(stored.revision))
+                    .await?
+            }
         };
         Ok(match committed {
-            Committed::At(_) => Some(Deleted { object, gone: effect == Effect::Remove }),
+            Committed::At(_) => Some(Deleted {
+                object,
+                gone: effect == Effect::Remove,
+            }),
             Committed::LostRace => None,
         })
+    }
+
+    /// Deletes many objects at a time, so that they share the store's commits. The answer has those that were there.
+    pub(crate) async fn delete_all(
+        &self,
+        view: &View,
+        keys: Vec<Key>,
+        options: &DeleteOptions,
+    ) -> ApiResult<Vec<Value>> {
+        let deletions = stream::iter(keys).map(|key| async move { self.delete(view, &key, options).await });
+        // In order: the answer to the deletion of a collection is a list.
+        let outcomes: Vec<ApiResult<Deleted>> = deletions.buffered(CONCURRENCY).collect().await;
+        let mut objects = Vec::with_capacity(outcomes.len());
+        for outcome in outcomes {
+            match outcome {
+                Ok(deleted) => objects.push(deleted.object),
+                Err(error) if error.reason == Reason::NotFound => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(objects)
     }
 
     /// Deletes for the server's own purposes; an object that is gone already is fine.
@@ -91,7 +134,7 @@ impl Api {
         let view = View::new(kind, &self.registry().snapshot());
         match self.delete(&view, key, &DeleteOptions::background()).await {
             Ok(_) => Ok(()),
-            Err(error) if error.reason == crate::status::Reason::NotFound => Ok(()),
+            Err(error) if error.reason == Reason::NotFound => Ok(()),
             Err(error) => Err(error),
         }
     }
@@ -116,15 +159,25 @@ fn plan(kind: &KindInfo, object: &mut Value, options: &DeleteOptions, now: Times
         if finalizers.is_empty() && grace == 0 && !is_held_by_namespace(kind, object) {
             return Effect::Remove;
         }
-        return if *object == before { Effect::Nothing } else { Effect::Put };
+        return if *object == before {
+            Effect::Nothing
+        } else {
+            Effect::Put
+        };
     }
     object::set_finalizers(object, &finalizers);
     let held = is_held_by_namespace(kind, object);
     if finalizers.is_empty() && grace == 0 && !held {
         return Effect::Remove;
     }
-    let deadline = now.saturating_add(SignedDuration::from_secs(grace)).unwrap_or(now);
-    object::set_meta(object, "deletionTimestamp", Some(json!(object::format_time(deadline))));
+    let deadline = now
+        .saturating_add(SignedDuration::from_secs(grace))
+        .unwrap_or(now);
+    object::set_meta(
+        object,
+        "deletionTimestamp",
+        Some(json!(object::format_time(deadline))),
+    );
     if kind.storage_resource != "/namespaces" {
         object::set_meta(object, "deletionGracePeriodSeconds", Some(json!(grace)));
     }
@@ -146,7 +199,10 @@ fn plan(kind: &KindInfo, object: &mut Value, options: &DeleteOptions, now: Times
 
 fn is_held_by_namespace(kind: &KindInfo, object: &Value) -> bool {
     kind.storage_resource == "/namespaces"
-        && object.pointer("/spec/finalizers").and_then(Value::as_array).is_some_and(|list| !list.is_empty())
+        && object
+            .pointer("/spec/finalizers")
+            .and_then(Value::as_array)
+            .is_some_and(|list| !list.is_empty())
 }
 
 /// How long a Pod gets to stop, in seconds; 0 for everything else, and for a Pod that runs nowhere.
@@ -160,7 +216,11 @@ fn grace_period(kind: &KindInfo, object: &Value, options: &DeleteOptions) -> i64
     }
     let asked = options
         .grace_period_seconds
-        .or_else(|| object.pointer("/spec/terminationGracePeriodSeconds").and_then(Value::as_i64))
+        .or_else(|| {
+            object
+                .pointer("/spec/terminationGracePeriodSeconds")
+                .and_then(Value::as_i64)
+        })
         .unwrap_or(30);
     // A negative period means "as short as possible" on the reference.
     if asked < 0 { 1 } else { asked }
@@ -182,12 +242,20 @@ pub(crate) fn answer(kind: &KindInfo, deleted: Deleted, options: &DeleteOptions)
     if let (false, Some(details)) = (kind.group.is_empty(), details.as_object_mut()) {
         details.insert("group".to_owned(), json!(kind.group));
     }
-    (status, json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details}))
+    (
+        status,
+        json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details}),
+    )
 }
 
 fn returns_object(kind: &KindInfo) -> bool {
     matches!(
         kind.storage_resource.as_str(),
-        "/pods" | "/services" | "/serviceaccounts" | "/persistentvolumeclaims" | "/podtemplates" | "/resourcequotas"
+        "/pods"
+            | "/services"
+            | "/serviceaccounts"
+            | "/persistentvolumeclaims"
+            | "/podtemplates"
+            | "/resourcequotas"
     )
 }

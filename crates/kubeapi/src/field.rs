@@ -23,7 +23,11 @@ impl FieldPath {
 
     /// The path of the property `name` below this one.
     pub fn child(&self, name: &str) -> Self {
-        if self.0.is_empty() { Self(name.to_owned()) } else { Self(format!("{}.{name}", self.0)) }
+        if self.0.is_empty() {
+            Self(name.to_owned())
+        } else {
+            Self(format!("{}.{name}", self.0))
+        }
     }
 
     /// The path of the list item at `index` below this one.
@@ -129,27 +133,52 @@ pub struct FieldError {
 impl FieldError {
     /// `path: Invalid value: VALUE: detail`.
     pub fn invalid(path: &FieldPath, value: Value, detail: impl Into<String>) -> Self {
-        Self { kind: FieldErrorKind::Invalid, path: path.clone(), value: Some(value), detail: detail.into() }
+        Self {
+            kind: FieldErrorKind::Invalid,
+            path: path.clone(),
+            value: Some(value),
+            detail: detail.into(),
+        }
     }
 
     /// `path: Invalid value: "TYPE": detail`, the form of type mismatches.
     pub fn type_invalid(path: &FieldPath, value: Value, detail: impl Into<String>) -> Self {
-        Self { kind: FieldErrorKind::TypeInvalid, path: path.clone(), value: Some(value), detail: detail.into() }
+        Self {
+            kind: FieldErrorKind::TypeInvalid,
+            path: path.clone(),
+            value: Some(value),
+            detail: detail.into(),
+        }
     }
 
     /// `path: Required value: detail`.
     pub fn required(path: &FieldPath, detail: impl Into<String>) -> Self {
-        Self { kind: FieldErrorKind::Required, path: path.clone(), value: None, detail: detail.into() }
+        Self {
+            kind: FieldErrorKind::Required,
+            path: path.clone(),
+            value: None,
+            detail: detail.into(),
+        }
     }
 
     /// `path: Forbidden: detail`.
     pub fn forbidden(path: &FieldPath, detail: impl Into<String>) -> Self {
-        Self { kind: FieldErrorKind::Forbidden, path: path.clone(), value: None, detail: detail.into() }
+        Self {
+            kind: FieldErrorKind::Forbidden,
+            path: path.clone(),
+            value: None,
+            detail: detail.into(),
+        }
     }
 
     /// `path: Duplicate value: VALUE`.
     pub fn duplicate(path: &FieldPath, value: Value) -> Self {
-        Self { kind: FieldErrorKind::Duplicate, path: path.clone(), value: Some(value), detail: String::new() }
+        Self {
+            kind: FieldErrorKind::Duplicate,
+            path: path.clone(),
+            value: Some(value),
+            detail: String::new(),
+        }
     }
 
     /// `path: Unsupported value: VALUE: supported values: "a", "b"`.
@@ -165,7 +194,12 @@ impl FieldError {
 
     /// `path: Too long: detail`.
     pub fn too_long(path: &FieldPath, detail: impl Into<String>) -> Self {
-        Self { kind: FieldErrorKind::TooLong, path: path.clone(), value: None, detail: detail.into() }
+        Self {
+            kind: FieldErrorKind::TooLong,
+            path: path.clone(),
+            value: None,
+            detail: detail.into(),
+        }
     }
 
     /// The message without the path, as it stands in `Status.details.causes[].message`.
@@ -173,7 +207,10 @@ impl FieldError {
         let mut text = self.kind.label().to_owned();
         let shows_value = !matches!(
             self.kind,
-            FieldErrorKind::Required | FieldErrorKind::Forbidden | FieldErrorKind::TooLong | FieldErrorKind::Internal
+            FieldErrorKind::Required
+                | FieldErrorKind::Forbidden
+                | FieldErrorKind::TooLong
+                | FieldErrorKind::Internal
         );
         if let (true, Some(value)) = (shows_value, &self.value) {
             text.push_str(": ");

@@ -38,7 +38,11 @@ impl Identity {
     pub fn service_account(namespace: &str, name: &str) -> Self {
         Self::of(
             &format!("system:serviceaccount:{namespace}:{name}"),
-            &["system:serviceaccounts", &format!("system:serviceaccounts:{namespace}"), AUTHENTICATED],
+            &[
+                "system:serviceaccounts",
+                &format!("system:serviceaccounts:{namespace}"),
+                AUTHENTICATED,
+            ],
         )
     }
 

@@ -13,17 +13,32 @@ pub(crate) struct Measures {
 
 impl Measures {
     pub(crate) fn new(metrics: &Metrics) -> Self {
-        let measures = Self { requests: Family::default(), in_flight: Gauge::default() };
+        let measures = Self {
+            requests: Family::default(),
+            in_flight: Gauge::default(),
+        };
         // `prometheus-client` adds `_total` to a counter's name itself.
-        metrics.register("apiserver_request", "Requests answered, by verb, resource and code", &measures.requests);
-        metrics.register("apiserver_current_inflight_requests", "Requests being worked on", &measures.in_flight);
+        metrics.register(
+            "apiserver_request",
+            "Requests answered, by verb, resource and code",
+            &measures.requests,
+        );
+        metrics.register(
+            "apiserver_current_inflight_requests",
+            "Requests being worked on",
+            &measures.in_flight,
+        );
         measures
     }
 
     /// Counts an answer. `resource` must be the name of a served resource, or empty: a label made of what a client
     /// sends would let it grow the table without bound.
     pub(crate) fn answered(&self, verb: &str, resource: &str, code: u16) {
-        let labels = [("verb", verb.to_owned()), ("resource", resource.to_owned()), ("code", code.to_string())];
+        let labels = [
+            ("verb", verb.to_owned()),
+            ("resource", resource.to_owned()),
+            ("code", code.to_string()),
+        ];
         self.requests.get_or_create(&labels).inc();
     }
 

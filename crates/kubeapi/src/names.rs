@@ -123,7 +123,8 @@ fn path_segment(name: &str) -> Vec<String> {
 
 fn is_label(part: &[u8]) -> bool {
     let inner = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || *byte == b'-';
-    let outer = |byte: Option<&u8>| byte.is_some_and(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit());
+    let outer =
+        |byte: Option<&u8>| byte.is_some_and(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit());
     outer(part.first()) && outer(part.last()) && part.iter().all(inner)
 }
 
@@ -143,7 +144,11 @@ pub(crate) fn qualified_name(key: &str) -> Vec<String> {
             if prefix.is_empty() {
                 messages.push("prefix part must be non-empty".to_owned());
             } else {
-                messages.extend(subdomain(prefix).into_iter().map(|message| format!("prefix part {message}")));
+                messages.extend(
+                    subdomain(prefix)
+                        .into_iter()
+                        .map(|message| format!("prefix part {message}")),
+                );
             }
             name
         }
@@ -182,33 +187,54 @@ pub(crate) fn check_metadata(object: &Value, rule: NameRule) -> Vec<FieldError> 
     let path = FieldPath::of("metadata");
     let mut errors = Vec::new();
     let Some(metadata) = object::metadata(object) else {
-        return vec![FieldError::required(&path.child("name"), "name or generateName is required")];
+        return vec![FieldError::required(
+            &path.child("name"),
+            "name or generateName is required",
+        )];
     };
     let generate_name = object::meta_text(object, "generateName");
     if !generate_name.is_empty() {
         for message in rule.check(generate_name, true) {
-            errors.push(FieldError::invalid(&path.child("generateName"), json!(generate_name), message));
+            errors.push(FieldError::invalid(
+                &path.child("generateName"),
+                json!(generate_name),
+                message,
+            ));
         }
     }
     let name = object::name(object);
     if name.is_empty() {
-        errors.push(FieldError::required(&path.child("name"), "name or generateName is required"));
+        errors.push(FieldError::required(
+            &path.child("name"),
+            "name or generateName is required",
+        ));
     } else {
         for message in rule.check(name, false) {
             errors.push(FieldError::invalid(&path.child("name"), json!(name), message));
         }
     }
     check_string_map(metadata.get("labels"), &path.child("labels"), true, &mut errors);
-    check_string_map(metadata.get("annotations"), &path.child("annotations"), false, &mut errors);
+    check_string_map(
+        metadata.get("annotations"),
+        &path.child("annotations"),
+        false,
+        &mut errors,
+    );
     check_finalizers(metadata.get("finalizers"), &path.child("finalizers"), &mut errors);
     check_owners(object, &path.child("ownerReferences"), &mut errors);
     errors
 }
 
 fn check_string_map(map: Option<&Value>, path: &FieldPath, labels: bool, errors: &mut Vec<FieldError>) {
-    let Some(map) = map.filter(|map| !map.is_null()) else { return };
+    let Some(map) = map.filter(|map| !map.is_null()) else {
+        return;
+    };
     let Some(map) = map.as_object() else {
-        errors.push(FieldError::type_invalid(path, map.clone(), "must be a map of strings"));
+        errors.push(FieldError::type_invalid(
+            path,
+            map.clone(),
+            "must be a map of strings",
+        ));
         return;
     };
     let mut bytes = 0;
@@ -219,7 +245,11 @@ fn check_string_map(map: Option<&Value>, path: &FieldPath, labels: bool, errors:
             errors.push(FieldError::invalid(path, json!(key), message));
         }
         let Some(value) = value.as_str() else {
-            errors.push(FieldError::type_invalid(&path.key(key), value.clone(), "must be a string"));
+            errors.push(FieldError::type_invalid(
+                &path.key(key),
+                value.clone(),
+                "must be a string",
+            ));
             continue;
         };
         bytes += key.len() + value.len();
@@ -230,7 +260,10 @@ fn check_string_map(map: Option<&Value>, path: &FieldPath, labels: bool, errors:
         }
     }
     if !labels && bytes > ANNOTATIONS_BYTES {
-        errors.push(FieldError::too_long(path, format!("may not be more than {ANNOTATIONS_BYTES} bytes")));
+        errors.push(FieldError::too_long(
+            path,
+            format!("may not be more than {ANNOTATIONS_BYTES} bytes"),
+        ));
     }
 }
 
@@ -246,7 +279,11 @@ fn check_finalizers(finalizers: Option<&Value>, path: &FieldPath, errors: &mut V
         errors.push(FieldError::invalid(
             path,
             json!(names),
-            format!("finalizer {} and {} cannot be both set", object::ORPHAN, object::FOREGROUND),
+            format!(
+                "finalizer {} and {} cannot be both set",
+                object::ORPHAN,
+                object::FOREGROUND
+            ),
         ));
     }
 }
@@ -261,11 +298,19 @@ fn check_owners(object: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) 
     for (index, (owner, entry)) in object::owner_references(object).iter().zip(&entries).enumerate() {
         let path = path.index(index);
         if owner.api_version.is_empty() {
-            errors.push(FieldError::invalid(&path.child("apiVersion"), json!(""), "version must not be empty"));
+            errors.push(FieldError::invalid(
+                &path.child("apiVersion"),
+                json!(""),
+                "version must not be empty",
+            ));
         }
         for (field, value) in [("kind", &owner.kind), ("name", &owner.name), ("uid", &owner.uid)] {
             if value.is_empty() {
-                errors.push(FieldError::invalid(&path.child(field), json!(value), format!("{field} must not be empty")));
+                errors.push(FieldError::invalid(
+                    &path.child(field),
+                    json!(value),
+                    format!("{field} must not be empty"),
+                ));
             }
         }
         if owner.api_version == "v1" && owner.kind == "Event" {
@@ -293,8 +338,10 @@ pub(crate) fn check_metadata_update(object: &Value, prior: &Value) -> Vec<FieldE
     let mut errors = Vec::new();
     if object::is_being_deleted(prior) {
         let before = object::finalizers(prior);
-        let added: Vec<String> =
-            object::finalizers(object).into_iter().filter(|finalizer| !before.contains(finalizer)).collect();
+        let added: Vec<String> = object::finalizers(object)
+            .into_iter()
+            .filter(|finalizer| !before.contains(finalizer))
+            .collect();
         if !added.is_empty() {
             let quoted: Vec<String> = added.iter().map(|finalizer| format!("{finalizer:?}")).collect();
             errors.push(FieldError {
@@ -319,10 +366,23 @@ mod tests {
     #[test]
     fn names_follow_the_rule_of_their_kind_ka_008() {
         assert!(NameRule::of("/configmaps").check("a.b-c.1", false).is_empty());
-        assert_eq!(NameRule::of("/configmaps").check("Upper", false), vec![SUBDOMAIN_MESSAGE]);
-        assert_eq!(NameRule::of("/namespaces").check("a.b", false), vec![LABEL_MESSAGE]);
-        assert_eq!(NameRule::of("/services").check("1a", false), vec![LABEL_1035_MESSAGE]);
-        assert!(NameRule::of("rbac.authorization.k8s.io/roles").check("system:node", false).is_empty());
+        assert_eq!(
+            NameRule::of("/configmaps").check("Upper", false),
+            vec![SUBDOMAIN_MESSAGE]
+        );
+        assert_eq!(
+            NameRule::of("/namespaces").check("a.b", false),
+            vec![LABEL_MESSAGE]
+        );
+        assert_eq!(
+            NameRule::of("/services").check("1a", false),
+            vec![LABEL_1035_MESSAGE]
+        );
+        assert!(
+            NameRule::of("rbac.authorization.k8s.io/roles")
+                .check("system:node", false)
+                .is_empty()
+        );
         assert!(NameRule::of("/pods").check("web-", true).is_empty());
         assert!(!NameRule::of("/pods").check("web-", false).is_empty());
     }
@@ -332,15 +392,25 @@ mod tests {
         let object = json!({"metadata": {"name": "a", "labels": {"example.com/": "x", "ok": "not ok!"}}});
         let errors = check_metadata(&object, NameRule::Subdomain);
         let texts: Vec<String> = errors.iter().map(ToString::to_string).collect();
-        assert!(texts[0].starts_with("metadata.labels: Invalid value: \"example.com/\": name part must be non-empty"));
-        assert!(texts.iter().any(|text| text.contains("\"not ok!\": a valid label must be an empty string")));
+        assert!(
+            texts[0]
+                .starts_with("metadata.labels: Invalid value: \"example.com/\": name part must be non-empty")
+        );
+        assert!(
+            texts
+                .iter()
+                .any(|text| text.contains("\"not ok!\": a valid label must be an empty string"))
+        );
     }
 
     #[test]
     fn annotations_have_a_total_size_ka_008() {
         let object = json!({"metadata": {"name": "a", "annotations": {"k": "v".repeat(ANNOTATIONS_BYTES)}}});
         let errors = check_metadata(&object, NameRule::Subdomain);
-        assert_eq!(errors[0].to_string(), "metadata.annotations: Too long: may not be more than 262144 bytes");
+        assert_eq!(
+            errors[0].to_string(),
+            "metadata.annotations: Too long: may not be more than 262144 bytes"
+        );
     }
 
     #[test]

@@ -61,11 +61,18 @@ impl<'a> Clause<'a> {
             .find(|(name, _)| *name == "q")
             .and_then(|(_, value)| value.parse().ok())
             .unwrap_or(1.0);
-        Self { media, parameters, quality }
+        Self {
+            media,
+            parameters,
+            quality,
+        }
     }
 
     fn parameter(&self, name: &str) -> &str {
-        self.parameters.iter().find(|(parameter, _)| *parameter == name).map_or("", |(_, value)| value)
+        self.parameters
+            .iter()
+            .find(|(parameter, _)| *parameter == name)
+            .map_or("", |(_, value)| value)
     }
 
     fn is_json(&self) -> bool {
@@ -94,8 +101,11 @@ impl<'a> Clause<'a> {
 /// # Errors
 /// 406 with the reference's text when there is none.
 pub(crate) fn accepted_form(headers: &HeaderMap, offered: &[Form]) -> ApiResult<Form> {
-    let texts: Vec<&str> =
-        headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok()).collect();
+    let texts: Vec<&str> = headers
+        .get_all(header::ACCEPT)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .collect();
     let joined = texts.join(",");
     if joined.trim().is_empty() {
         return Ok(Form::Plain);
@@ -103,11 +113,17 @@ pub(crate) fn accepted_form(headers: &HeaderMap, offered: &[Form]) -> ApiResult<
     let mut clauses: Vec<Clause<'_>> = joined.split(',').map(|text| Clause::parse(text.trim())).collect();
     // Stable, so that equal quality keeps the client's order.
     clauses.sort_by(|left, right| right.quality.total_cmp(&left.quality));
-    clauses.iter().find_map(|clause| clause.form(offered)).ok_or_else(not_acceptable)
+    clauses
+        .iter()
+        .find_map(|clause| clause.form(offered))
+        .ok_or_else(not_acceptable)
 }
 
 fn not_acceptable() -> Box<ApiError> {
-    ApiError::new(Reason::NotAcceptable, format!("only the following media types are accepted: {ACCEPTED}"))
+    ApiError::new(
+        Reason::NotAcceptable,
+        format!("only the following media types are accepted: {ACCEPTED}"),
+    )
 }
 
 fn media_type(headers: &HeaderMap) -> String {
@@ -129,7 +145,9 @@ pub(crate) fn body_format(headers: &HeaderMap) -> ApiResult<BodyFormat> {
         "application/yaml" | "application/x-yaml" => Ok(BodyFormat::Yaml),
         _ => Err(ApiError::new(
             Reason::UnsupportedMediaType,
-            format!("the body of the request was in an unknown format - accepted media types include: {ACCEPTED}"),
+            format!(
+                "the body of the request was in an unknown format - accepted media types include: {ACCEPTED}"
+            ),
         )),
     }
 }
@@ -177,20 +195,29 @@ mod tests {
         let headers = accept(
             "application/json;as=Table;v=v1;g=meta.k8s.io,application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json",
         );
-        assert_eq!(accepted_form(&headers, &[Form::Plain, Form::Table]).unwrap(), Form::Table);
+        assert_eq!(
+            accepted_form(&headers, &[Form::Plain, Form::Table]).unwrap(),
+            Form::Table
+        );
         assert_eq!(accepted_form(&headers, &[Form::Plain]).unwrap(), Form::Plain);
     }
 
     #[test]
     fn quality_orders_the_choices() {
         let headers = accept("application/json;q=0.5,application/json;as=Table;v=v1;g=meta.k8s.io;q=0.9");
-        assert_eq!(accepted_form(&headers, &[Form::Plain, Form::Table]).unwrap(), Form::Table);
+        assert_eq!(
+            accepted_form(&headers, &[Form::Plain, Form::Table]).unwrap(),
+            Form::Table
+        );
     }
 
     #[test]
     fn protobuf_alone_is_not_acceptable_ka_007() {
         let headers = accept("application/vnd.kubernetes.protobuf");
-        assert_eq!(accepted_form(&headers, &[Form::Plain]).unwrap_err().reason, Reason::NotAcceptable);
+        assert_eq!(
+            accepted_form(&headers, &[Form::Plain]).unwrap_err().reason,
+            Reason::NotAcceptable
+        );
         let headers = accept("application/vnd.kubernetes.protobuf, */*");
         assert_eq!(accepted_form(&headers, &[Form::Plain]).unwrap(), Form::Plain);
     }
@@ -198,8 +225,14 @@ mod tests {
     #[test]
     fn a_strategic_patch_of_a_custom_resource_is_unsupported_ka_027() {
         let mut headers = HeaderMap::new();
-        headers.insert(header::CONTENT_TYPE, "application/strategic-merge-patch+json".parse().unwrap());
+        headers.insert(
+            header::CONTENT_TYPE,
+            "application/strategic-merge-patch+json".parse().unwrap(),
+        );
         assert_eq!(patch_format(&headers, true).unwrap(), PatchFormat::Strategic);
-        assert_eq!(patch_format(&headers, false).unwrap_err().reason, Reason::UnsupportedMediaType);
+        assert_eq!(
+            patch_format(&headers, false).unwrap_err().reason,
+            Reason::UnsupportedMediaType
+        );
     }
 }

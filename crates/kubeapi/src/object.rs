@@ -39,7 +39,10 @@ pub(crate) fn metadata_mut(object: &mut Value) -> Option<&mut Map<String, Value>
 
 /// A string field of `metadata`, empty when absent.
 pub(crate) fn meta_text<'a>(object: &'a Value, field: &str) -> &'a str {
-    metadata(object).and_then(|metadata| metadata.get(field)).and_then(Value::as_str).unwrap_or("")
+    metadata(object)
+        .and_then(|metadata| metadata.get(field))
+        .and_then(Value::as_str)
+        .unwrap_or("")
 }
 
 /// Sets or, for `None`, removes a field of `metadata`.
@@ -78,7 +81,10 @@ pub(crate) fn resource_version(object: &Value) -> &str {
 
 /// `metadata.generation`, 0 when absent.
 pub(crate) fn generation(object: &Value) -> i64 {
-    metadata(object).and_then(|metadata| metadata.get("generation")).and_then(Value::as_i64).unwrap_or(0)
+    metadata(object)
+        .and_then(|metadata| metadata.get("generation"))
+        .and_then(Value::as_i64)
+        .unwrap_or(0)
 }
 
 /// Whether `metadata.deletionTimestamp` is set.
@@ -93,14 +99,24 @@ pub(crate) fn finalizers(object: &Value) -> Vec<String> {
 
 /// Replaces `metadata.finalizers`; an empty list removes the field.
 pub(crate) fn set_finalizers(object: &mut Value, finalizers: &[String]) {
-    set_meta(object, "finalizers", (!finalizers.is_empty()).then(|| json!(finalizers)));
+    set_meta(
+        object,
+        "finalizers",
+        (!finalizers.is_empty()).then(|| json!(finalizers)),
+    );
 }
 
 /// The strings of a JSON list.
 pub(crate) fn text_list(value: Option<&Value>) -> Vec<String> {
     value
         .and_then(Value::as_array)
-        .map(|items| items.iter().filter_map(Value::as_str).map(str::to_owned).collect())
+        .map(|items| {
+            items
+                .iter()
+                .filter_map(Value::as_str)
+                .map(str::to_owned)
+                .collect()
+        })
         .unwrap_or_default()
 }
 
@@ -130,8 +146,12 @@ pub(crate) fn owner_references(object: &Value) -> Vec<OwnerReference> {
 
 /// Removes the owner references whose uid is in `uids`.
 pub(crate) fn remove_owner_references(object: &mut Value, uids: &[String]) {
-    let Some(metadata) = metadata_mut(object) else { return };
-    let Some(entries) = metadata.get_mut("ownerReferences").and_then(Value::as_array_mut) else { return };
+    let Some(metadata) = metadata_mut(object) else {
+        return;
+    };
+    let Some(entries) = metadata.get_mut("ownerReferences").and_then(Value::as_array_mut) else {
+        return;
+    };
     entries.retain(|entry| {
         let uid = entry.get("uid").and_then(Value::as_str).unwrap_or("");
         !uids.iter().any(|gone| gone == uid)
@@ -153,7 +173,10 @@ pub(crate) fn encode(object: &Value) -> Body {
     let mut text = String::with_capacity(1024);
     let mut revision_at = None;
     let Some(fields) = object.as_object() else {
-        return Body { bytes: Bytes::from(object.to_string()), revision_at };
+        return Body {
+            bytes: Bytes::from(object.to_string()),
+            revision_at,
+        };
     };
     text.push('{');
     let mut wrote_metadata = false;
@@ -176,7 +199,10 @@ pub(crate) fn encode(object: &Value) -> Body {
         revision_at = Some(encode_metadata(&mut text, &Map::new()));
     }
     text.push('}');
-    Body { bytes: Bytes::from(text), revision_at }
+    Body {
+        bytes: Bytes::from(text),
+        revision_at,
+    }
 }
 
 /// Writes the metadata with an empty `resourceVersion` and returns the offset between its quotes.
@@ -256,7 +282,10 @@ mod tests {
         let read = with_revision(&encode(&json!({"kind": "X"})), "3");
         assert_eq!(read, json!({"kind": "X", "metadata": {"resourceVersion": "3"}}));
         let read = with_revision(&encode(&json!({"kind": "X", "metadata": {"name": "a"}})), "3");
-        assert_eq!(read, json!({"kind": "X", "metadata": {"name": "a", "resourceVersion": "3"}}));
+        assert_eq!(
+            read,
+            json!({"kind": "X", "metadata": {"name": "a", "resourceVersion": "3"}})
+        );
     }
 
     #[test]

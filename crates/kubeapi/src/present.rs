@@ -60,7 +60,10 @@ impl View {
         let mut object: Value = serde_json::from_slice(stored).map_err(|error| {
             ApiError::new(
                 Reason::InternalError,
-                format!("a stored object of {} cannot be read: {error}", self.kind.storage_resource),
+                format!(
+                    "a stored object of {} cannot be read: {error}",
+                    self.kind.storage_resource
+                ),
             )
         })?;
         if !self.is_current(stored, revision) {
@@ -82,7 +85,11 @@ impl View {
 
 /// `GROUP/VERSION`, or the version alone for the core group.
 pub(crate) fn api_version(group: &str, version: &str) -> String {
-    if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") }
+    if group.is_empty() {
+        version.to_owned()
+    } else {
+        format!("{group}/{version}")
+    }
 }
 
 /// The group and version of an `apiVersion`.

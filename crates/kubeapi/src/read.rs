@@ -22,25 +22,43 @@ use crate::{
 
 impl Api {
     /// Answers a get.
-    pub(crate) fn get(&self, view: &View, key: &Key, form: Form, options: &QueryOptions) -> ApiResult<Answer> {
+    pub(crate) fn get(
+        &self,
+        view: &View,
+        key: &Key,
+        form: Form,
+        options: &QueryOptions,
+    ) -> ApiResult<Answer> {
         self.check_not_ahead(&options.resource_version)?;
         let stored = self
             .store()
             .get(key)
             .ok_or_else(|| ApiError::not_found(&view.kind.group, &view.kind.plural, &key.name))?;
         if form == Form::Plain {
-            return Ok(Answer::encoded(StatusCode::OK, view.bytes(&stored.value, stored.revision)?));
+            return Ok(Answer::encoded(
+                StatusCode::OK,
+                view.bytes(&stored.value, stored.revision)?,
+            ));
         }
         let object = view.value(&stored.value, stored.revision)?;
         let shape = Shape::new(self, view, form, &options.include_object);
-        Ok(Answer::encoded(StatusCode::OK, Bytes::from(shape.object(&object).to_string())))
+        Ok(Answer::encoded(
+            StatusCode::OK,
+            Bytes::from(shape.object(&object).to_string()),
+        ))
     }
 
     /// Refuses a version that does not exist yet, as a get or list must. Requirement KA-025.
     pub(crate) fn check_not_ahead(&self, resource_version: &str) -> ApiResult<()> {
-        let Some(wanted) = parse_version(resource_version)? else { return Ok(()) };
+        let Some(wanted) = parse_version(resource_version)? else {
+            return Ok(());
+        };
         let current = self.store().revision();
-        if wanted > current { Err(too_large(wanted, current)) } else { Ok(()) }
+        if wanted > current {
+            Err(too_large(wanted, current))
+        } else {
+            Ok(())
+        }
     }
 }
 

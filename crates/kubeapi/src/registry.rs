@@ -27,7 +27,10 @@ pub(crate) struct Snapshot {
 impl Snapshot {
     /// Objects of `kind` older than this revision were stored under another schema.
     pub(crate) fn defaults_before(&self, kind: &KindInfo) -> u64 {
-        self.defaults_before.get(&kind.storage_resource).copied().unwrap_or(0)
+        self.defaults_before
+            .get(&kind.storage_resource)
+            .copied()
+            .unwrap_or(0)
     }
 
     /// Cancelled once `kind` is no longer served.
@@ -45,9 +48,14 @@ pub(crate) struct Registry {
 impl Registry {
     /// The built-in kinds alone.
     pub(crate) fn new() -> Self {
-        let snapshot =
-            Snapshot { kinds: Kinds::builtin(), defaults_before: HashMap::new(), tokens: HashMap::new() };
-        Self { current: ArcSwap::from_pointee(snapshot) }
+        let snapshot = Snapshot {
+            kinds: Kinds::builtin(),
+            defaults_before: HashMap::new(),
+            tokens: HashMap::new(),
+        };
+        Self {
+            current: ArcSwap::from_pointee(snapshot),
+        }
     }
 
     /// The kinds at this moment.
@@ -59,7 +67,10 @@ impl Registry {
     /// caller must not run two of these at once.
     pub(crate) fn replace(&self, definitions: &[(Value, u64)]) {
         let before = self.snapshot();
-        let objects: Vec<Value> = definitions.iter().map(|(definition, _)| definition.clone()).collect();
+        let objects: Vec<Value> = definitions
+            .iter()
+            .map(|(definition, _)| definition.clone())
+            .collect();
         let kinds = Kinds::with_custom(&objects);
         let mut defaults_before = HashMap::new();
         for (definition, revision) in definitions {
@@ -79,7 +90,11 @@ impl Registry {
             .filter(|(key, _)| !tokens.contains_key(*key))
             .map(|(_, token)| token.clone())
             .collect();
-        self.current.store(Arc::new(Snapshot { kinds, defaults_before, tokens }));
+        self.current.store(Arc::new(Snapshot {
+            kinds,
+            defaults_before,
+            tokens,
+        }));
         for token in gone {
             token.cancel();
         }

@@ -19,7 +19,8 @@ use kube::Client;
 use mainstay_telemetry::task::panic_message;
 use tower::ServiceExt as _;
 use tower_http::{
-    CompressionLevel, catch_panic::CatchPanicLayer, compression::CompressionLayer, compression::predicate::Predicate,
+    CompressionLevel, catch_panic::CatchPanicLayer, compression::CompressionLayer,
+    compression::predicate::Predicate,
 };
 
 use crate::{
@@ -40,7 +41,10 @@ impl Api {
             .fallback(answer)
             .with_state(self.clone())
             .layer(
-                CompressionLayer::new().gzip(true).quality(CompressionLevel::Fastest).compress_when(LargeAndComplete),
+                CompressionLayer::new()
+                    .gzip(true)
+                    .quality(CompressionLevel::Fastest)
+                    .compress_when(LargeAndComplete),
             )
             .layer(CatchPanicLayer::custom(panicked))
     }
@@ -48,11 +52,13 @@ impl Api {
     /// A client in this process that speaks as `identity`: no socket, no TLS, no token. Must be called inside a Tokio
     /// runtime. Requirement KA-002.
     pub fn client(&self, identity: Identity) -> Client {
-        let service = self.router().map_request(move |mut request: http::Request<kube::client::Body>| {
-            // Set here and never taken from the request: whoever holds the client is this identity.
-            request.extensions_mut().insert(identity.clone());
-            request.map(axum::body::Body::new)
-        });
+        let service = self
+            .router()
+            .map_request(move |mut request: http::Request<kube::client::Body>| {
+                // Set here and never taken from the request: whoever holds the client is this identity.
+                request.extensions_mut().insert(identity.clone());
+                request.map(axum::body::Body::new)
+            });
         Client::new(service, "default")
     }
 }
@@ -63,7 +69,11 @@ struct LargeAndComplete;
 
 impl Predicate for LargeAndComplete {
     fn should_compress<B: http_body::Body>(&self, response: &http::Response<B>) -> bool {
-        response.body().size_hint().exact().is_some_and(|size| size >= COMPRESSED_FROM)
+        response
+            .body()
+            .size_hint()
+            .exact()
+            .is_some_and(|size| size >= COMPRESSED_FROM)
     }
 }
 
@@ -92,11 +102,23 @@ async fn answer(State(api): State<Api>, request: Request) -> Response {
 
 impl Api {
     /// Handles a request; with the verb and the resource it was counted as.
-    async fn handle(&self, location: Location, request: Request) -> (&'static str, String, ApiResult<Answer>) {
-        let identity = request.extensions().get::<Identity>().cloned().unwrap_or_else(Identity::anonymous);
+    async fn handle(
+        &self,
+        location: Location,
+        request: Request,
+    ) -> (&'static str, String, ApiResult<Answer>) {
+        let identity = request
+            .extensions()
+            .get::<Identity>()
+            .cloned()
+            .unwrap_or_else(Identity::anonymous);
         match location {
             Location::Nowhere => {
-                let answer = if identity.is_anonymous() { Err(unauthorized()) } else { Ok(Answer::page_not_found()) };
+                let answer = if identity.is_anonymous() {
+                    Err(unauthorized())
+                } else {
+                    Ok(Answer::page_not_found())
+                };
                 ("", String::new(), answer)
             }
             Location::Document(document) => {
@@ -109,7 +131,7 @@ impl Api {
                 if identity.is_anonymous() {
                     return ("", String::new(), Err(unauthorized()));
                 }
-                self.resource(path, identity, request).await
+                self.resource(path, request).await
             }
         }
     }
@@ -133,7 +155,10 @@ async fn read_body(api: &Api, request: Request) -> ApiResult<Bytes> {
         Err(_elapsed) => {
             let mut error = ApiError::new(
                 Reason::Timeout,
-                format!("the body of the request did not arrive within {} s", wait.as_secs()),
+                format!(
+                    "the body of the request did not arrive within {} s",
+                    wait.as_secs()
+                ),
             );
             error.retry_after_seconds = None;
             Err(error)
@@ -142,7 +167,10 @@ async fn read_body(api: &Api, request: Request) -> ApiResult<Bytes> {
             Reason::RequestEntityTooLarge,
             format!("Request entity too large: limit is {limit}"),
         )),
-        Ok(Err(error)) => Err(ApiError::new(Reason::BadRequest, format!("the body of the request is cut: {error}"))),
+        Ok(Err(error)) => Err(ApiError::new(
+            Reason::BadRequest,
+            format!("the body of the request is cut: {error}"),
+        )),
         Ok(Ok(body)) => Ok(body.to_bytes()),
     }
 }

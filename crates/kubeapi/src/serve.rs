@@ -86,25 +86,37 @@ impl Api {
     ///
     /// # Errors
     /// [`ServeError`], each naming the address or file.
-    pub async fn serve_tls(&self, options: ServeOptions, cancellation: CancellationToken) -> Result<Serving, ServeError> {
-        let ServeOptions { address, directory, kubeconfig } = options;
+    pub async fn serve_tls(
+        &self,
+        options: ServeOptions,
+        cancellation: CancellationToken,
+    ) -> Result<Serving, ServeError> {
+        let ServeOptions {
+            address,
+            directory,
+            kubeconfig,
+        } = options;
         let bind = |source| ServeError::Bind { address, source };
         let listener = std::net::TcpListener::bind(address).map_err(bind)?;
         listener.set_nonblocking(true).map_err(bind)?;
         let bound = listener.local_addr().map_err(bind)?;
         let certificates = certificates::load_or_make(&directory, bound.ip(), self.clock().now())?;
         let token = credentials::load_or_make(&directory)?;
-        let kubeconfig =
-            kubeconfig::write(&kubeconfig, bound, &certificates.authority_pem, &token)?;
+        let kubeconfig = kubeconfig::write(&kubeconfig, bound, &certificates.authority_pem, &token)?;
         let router = authenticate::layer(self.router(), token.clone());
 
         let handle: Handle<SocketAddr> = Handle::new();
-        let mut server = axum_server::from_tcp_rustls(listener, RustlsConfig::from_config(certificates.config))
-            .map_err(bind)?
-            .handle(handle.clone())
-            .first_request_timeout(HEAD);
+        let mut server =
+            axum_server::from_tcp_rustls(listener, RustlsConfig::from_config(certificates.config))
+                .map_err(bind)?
+                .handle(handle.clone())
+                .first_request_timeout(HEAD);
         let timer = || hyper_util::rt::TokioTimer::new();
-        server.http_builder().http1().timer(timer()).header_read_timeout(HEAD);
+        server
+            .http_builder()
+            .http1()
+            .timer(timer())
+            .header_read_timeout(HEAD);
         server
             .http_builder()
             .http2()

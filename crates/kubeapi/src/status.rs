@@ -145,7 +145,10 @@ impl ApiError {
 
     /// 404 for an object: `deployments.apps "x" not found`.
     pub fn not_found(group: &str, resource: &str, name: &str) -> Box<Self> {
-        let mut error = Self::new(Reason::NotFound, format!("{} {name:?} not found", qualified(group, resource)));
+        let mut error = Self::new(
+            Reason::NotFound,
+            format!("{} {name:?} not found", qualified(group, resource)),
+        );
         error.name = name.to_owned();
         error.group = group.to_owned();
         error.kind = resource.to_owned();
@@ -154,8 +157,10 @@ impl ApiError {
 
     /// 409 for a create of an object that is there: `deployments.apps "x" already exists`.
     pub fn already_exists(group: &str, resource: &str, name: &str) -> Box<Self> {
-        let mut error =
-            Self::new(Reason::AlreadyExists, format!("{} {name:?} already exists", qualified(group, resource)));
+        let mut error = Self::new(
+            Reason::AlreadyExists,
+            format!("{} {name:?} already exists", qualified(group, resource)),
+        );
         error.name = name.to_owned();
         error.group = group.to_owned();
         error.kind = resource.to_owned();
@@ -166,7 +171,10 @@ impl ApiError {
     pub fn conflict(group: &str, resource: &str, name: &str, detail: &str) -> Box<Self> {
         let mut error = Self::new(
             Reason::Conflict,
-            format!("Operation cannot be fulfilled on {} {name:?}: {detail}", qualified(group, resource)),
+            format!(
+                "Operation cannot be fulfilled on {} {name:?}: {detail}",
+                qualified(group, resource)
+            ),
         );
         error.name = name.to_owned();
         error.group = group.to_owned();
@@ -182,8 +190,10 @@ impl ApiError {
             [only] => only.clone(),
             many => format!("[{}]", many.join(", ")),
         };
-        let mut error =
-            Self::new(Reason::Invalid, format!("{} {name:?} is invalid: {joined}", qualified(group, kind)));
+        let mut error = Self::new(
+            Reason::Invalid,
+            format!("{} {name:?} is invalid: {joined}", qualified(group, kind)),
+        );
         error.name = name.to_owned();
         error.group = group.to_owned();
         error.kind = kind.to_owned();
@@ -212,7 +222,11 @@ impl ApiError {
                 .iter()
                 .map(|cause| {
                     let mut entry = Map::new();
-                    for (key, text) in [("reason", &cause.reason), ("message", &cause.message), ("field", &cause.field)] {
+                    for (key, text) in [
+                        ("reason", &cause.reason),
+                        ("message", &cause.message),
+                        ("field", &cause.field),
+                    ] {
                         if !text.is_empty() {
                             entry.insert(key.to_owned(), json!(text));
                         }
@@ -246,5 +260,9 @@ impl ApiError {
 
 /// `resource.group`, or the bare name for the core group.
 fn qualified(group: &str, name: &str) -> String {
-    if group.is_empty() { name.to_owned() } else { format!("{name}.{group}") }
+    if group.is_empty() {
+        name.to_owned()
+    } else {
+        format!("{name}.{group}")
+    }
 }

@@ -61,16 +61,31 @@ impl Api {
         query.options.check_list(true)?;
         let wanted = parse_version(&query.options.resource_version)?;
         let Ok(permit) = std::sync::Arc::clone(self.watches()).try_acquire_owned() else {
-            let mut error =
-                ApiError::new(Reason::TooManyRequests, "too many watches are open, please try again later");
+            let mut error = ApiError::new(
+                Reason::TooManyRequests,
+                "too many watches are open, please try again later",
+            );
             error.retry_after_seconds = Some(1);
             return Err(error);
         };
-        let encoder = Encoder::new(self.clone(), query.view.clone(), query.selection, query.form, &query.options);
+        let encoder = Encoder::new(
+            self.clone(),
+            query.view.clone(),
+            query.selection,
+            query.form,
+            &query.options,
+        );
         let body = match self.start(&query.view, query.namespace.as_deref(), wanted, &query.options) {
             Ok(start) => {
                 let pace = Pace::new(self, &query.options);
-                Body::from_stream(follow(encoder, start, pace, query.served, self.closing().clone(), permit))
+                Body::from_stream(follow(
+                    encoder,
+                    start,
+                    pace,
+                    query.served,
+                    self.closing().clone(),
+                    permit,
+                ))
             }
             Err(error) => Body::from(encoder.error(&error)),
         };
@@ -92,7 +107,11 @@ impl Api {
                 .store()
                 .watch(resource, namespace, wanted.unwrap_or_default())
                 .map_err(|error| history_failure(&error))?;
-            return Ok(Start { initial: Vec::new(), initial_end: None, cursor });
+            return Ok(Start {
+                initial: Vec::new(),
+                initial_end: None,
+                cursor,
+            });
         }
         if let (true, Some(wanted)) = (streaming_list, wanted) {
             let current = self.store().revision();
@@ -121,9 +140,10 @@ impl Api {
 
 fn history_failure(error: &HistoryError) -> Box<ApiError> {
     match error {
-        HistoryError::Compacted { revision, oldest } => {
-            ApiError::new(Reason::Expired, format!("too old resource version: {revision} ({oldest})"))
-        }
+        HistoryError::Compacted { revision, oldest } => ApiError::new(
+            Reason::Expired,
+            format!("too old resource version: {revision} ({oldest})"),
+        ),
         HistoryError::Future { revision, current } => too_large(*revision, *current),
         _ => ApiError::new(Reason::InternalError, format!("Internal error occurred: {error}")),
     }

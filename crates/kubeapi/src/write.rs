@@ -18,12 +18,11 @@ use crate::{
     api::Api,
     builtin::KindInfo,
     commit::{self, Committed},
-    identity::Identity,
     object,
     present::View,
     registry::Snapshot,
     request::FieldValidation,
-    status::{ApiError, ApiResult},
+    status::{ApiError, ApiResult, Reason},
 };
 
 pub(crate) use plan::{Effect, Plan, forbidden};
@@ -88,11 +87,17 @@ pub(crate) struct WriteRequest {
     pub(crate) part: Part,
     pub(crate) intention: Intention,
     pub(crate) manager: String,
-    pub(crate) identity: Identity,
     pub(crate) dry_run: bool,
     pub(crate) field_validation: FieldValidation,
     /// Duplicate fields that were found while the body was decoded, as messages.
     pub(crate) decoding_findings: Vec<String>,
+}
+
+impl WriteRequest {
+    /// Whether the server chooses the object's name.
+    fn generates_name(&self) -> bool {
+        matches!(&self.intention, Intention::Create(body) if self.name.is_empty() && object::name(body).is_empty())
+    }
 }
 
 /// What came of a write.
@@ -108,15 +113,32 @@ impl Api {
     pub(crate) async fn write(&self, request: &WriteRequest) -> ApiResult<Written> {
         // Two Services planned at the same time could be given the same address.
         let addresses = request.kind.storage_resource == SERVICES && request.part == Part::Main;
-        let _addresses = if addresses { Some(self.address_gate().lock().await) } else { None };
+        let _addresses = if addresses {
+            Some(self.address_gate().lock().await)
+        } else {
+            None
+        };
         for _attempt in 0..ATTEMPTS {
             // While a namespace's last check for content and its removal run, nothing may be created in it.
-            let _gate = if request.kind.namespaced { Some(self.namespace_gate().read().await) } else { None };
-            if let Some(written) = self.attempt(request).await? {
-                return Ok(written);
+            let _gate = if request.kind.namespaced {
+                Some(self.namespace_gate().read().await)
+            } else {
+                None
+            };
+            match self.attempt(request).await {
+                Ok(Some(written)) => return Ok(written),
+                Ok(None) => {}
+                // A generated name may be taken; the next attempt generates another.
+                Err(error) if error.reason == Reason::AlreadyExists && request.generates_name() => {}
+                Err(error) => return Err(error),
             }
         }
-        Err(ApiError::conflict(&request.kind.group, &request.kind.plural, &request.name, MODIFIED))
+        Err(ApiError::conflict(
+            &request.kind.group,
+            &request.kind.plural,
+            &request.name,
+            MODIFIED,
+        ))
     }
 
     /// One attempt; `None` when it lost a race.
@@ -125,10 +147,18 @@ impl Api {
         let name = self.name_of(request);
         let key = commit::key(&kind.storage_resource, &request.namespace, &name);
         let (prior, revision) = self.prior(request, &key)?;
-        let Plan { mut object, effect, warnings } = self.plan(request, &name, prior.as_ref())?;
+        let Plan {
+            mut object,
+            effect,
+            warnings,
+        } = self.plan(request, &name, prior.as_ref())?;
         let created = prior.is_none();
         if request.dry_run || effect == Effect::Nothing {
-            return Ok(Some(Written { object, created, warnings }));
+            return Ok(Some(Written {
+                object,
+                created,
+                warnings,
+            }));
         }
         let committed = match (effect, revision) {
             (Effect::Remove, Some(revision)) => self.remove(key, &mut object, revision).await?,
@@ -136,7 +166,11 @@ impl Api {
             (_, None) => self.put(key, &mut object, Expect::Absent).await?,
         };
         Ok(match committed {
-            Committed::At(_) => Some(Written { object, created, warnings }),
+            Committed::At(_) => Some(Written {
+                object,
+                created,
+                warnings,
+            }),
             Committed::LostRace => None,
         })
     }
@@ -146,10 +180,16 @@ impl Api {
         if key.name.is_empty() {
             return Ok((None, None));
         }
-        let Some(stored) = self.store().get(key) else { return Ok((None, None)) };
+        let Some(stored) = self.store().get(key) else {
+            return Ok((None, None));
+        };
         let view = View::new(&request.kind, &request.snapshot);
         let mut object = view.value(&stored.value, stored.revision)?;
-        object::set_meta(&mut object, "resourceVersion", Some(json!(stored.revision.to_string())));
+        object::set_meta(
+            &mut object,
+            "resourceVersion",
+            Some(json!(stored.revision.to_string())),
+        );
         Ok((Some(object), Some(stored.revision)))
     }
 
@@ -158,7 +198,9 @@ impl Api {
         if !request.name.is_empty() {
             return request.name.clone();
         }
-        let Intention::Create(body) = &request.intention else { return String::new() };
+        let Intention::Create(body) = &request.intention else {
+            return String::new();
+        };
         let name = object::name(body);
         if !name.is_empty() {
             return name.to_owned();
@@ -198,14 +240,13 @@ impl Api {
             part: Part::Whole,
             intention: Intention::Change(guarded),
             manager: "mainstay".to_owned(),
-            identity: Identity::component("kubeapi"),
             dry_run: false,
             field_validation: FieldValidation::Ignore,
             decoding_findings: Vec::new(),
         };
         match self.write(&request).await {
             Ok(written) => Ok(Some(written.object)),
-            Err(error) if error.reason == crate::status::Reason::NotFound => Ok(None),
+            Err(error) if error.reason == Reason::NotFound => Ok(None),
             Err(error) => Err(error),
         }
     }

@@ -5,7 +5,6 @@ use serde_json::{Value, json};
 use super::{Api, OpenError};
 use crate::{
     custom::DEFINITIONS,
-    identity::Identity,
     request::FieldValidation,
     status::Reason,
     write::{Intention, Part, WriteRequest},
@@ -19,22 +18,25 @@ impl Api {
     pub(super) fn load(&self) -> Result<(), OpenError> {
         let mut definitions = Vec::new();
         for stored in self.store().list(DEFINITIONS, None).items {
-            let definition: Value = serde_json::from_slice(&stored.value).map_err(|source| OpenError::Stored {
-                resource: DEFINITIONS.to_owned(),
-                name: stored.key.name.to_string(),
-                source,
-            })?;
+            let definition: Value =
+                serde_json::from_slice(&stored.value).map_err(|source| OpenError::Stored {
+                    resource: DEFINITIONS.to_owned(),
+                    name: stored.key.name.to_string(),
+                    source,
+                })?;
             definitions.push((definition, stored.revision));
         }
         self.registry().replace(&definitions);
         for resource in self.stored_resources() {
             for stored in self.store().list(&resource, None).items {
-                let object: Value = serde_json::from_slice(&stored.value).map_err(|source| OpenError::Stored {
-                    resource: resource.clone(),
-                    name: stored.key.name.to_string(),
-                    source,
-                })?;
-                self.aftermath().observe(&stored.key, &object, stored.revision, false);
+                let object: Value =
+                    serde_json::from_slice(&stored.value).map_err(|source| OpenError::Stored {
+                        resource: resource.clone(),
+                        name: stored.key.name.to_string(),
+                        source,
+                    })?;
+                self.aftermath()
+                    .observe(&stored.key, &object, stored.revision, false);
             }
         }
         Ok(())
@@ -43,8 +45,13 @@ impl Api {
     /// Every place of the store that a served kind keeps its objects in, once each.
     pub(crate) fn stored_resources(&self) -> Vec<String> {
         let snapshot = self.registry().snapshot();
-        let mut resources: Vec<String> =
-            snapshot.kinds.all().iter().map(|kind| kind.storage_resource.clone()).filter(|name| !name.is_empty()).collect();
+        let mut resources: Vec<String> = snapshot
+            .kinds
+            .all()
+            .iter()
+            .map(|kind| kind.storage_resource.clone())
+            .filter(|name| !name.is_empty())
+            .collect();
         resources.sort();
         resources.dedup();
         resources
@@ -53,7 +60,8 @@ impl Api {
     pub(super) async fn ensure_namespaces(&self) -> Result<(), OpenError> {
         for name in NAMESPACES {
             self.ensure("Namespace", "namespaces", "", name).await?;
-            self.ensure("ServiceAccount", "serviceaccounts", name, "default").await?;
+            self.ensure("ServiceAccount", "serviceaccounts", name, "default")
+                .await?;
         }
         Ok(())
     }
@@ -67,8 +75,14 @@ impl Api {
         name: &str,
     ) -> Result<(), OpenError> {
         let snapshot = self.registry().snapshot();
-        let Some(info) = snapshot.kinds.lookup("", "v1", plural) else { return Ok(()) };
-        if self.store().get(&crate::commit::key(&info.storage_resource, namespace, name)).is_some() {
+        let Some(info) = snapshot.kinds.lookup("", "v1", plural) else {
+            return Ok(());
+        };
+        if self
+            .store()
+            .get(&crate::commit::key(&info.storage_resource, namespace, name))
+            .is_some()
+        {
             return Ok(());
         }
         let request = WriteRequest {
@@ -77,9 +91,10 @@ impl Api {
             namespace: namespace.to_owned(),
             name: String::new(),
             part: Part::Main,
-            intention: Intention::Create(json!({"apiVersion": "v1", "kind": kind, "metadata": {"name": name}})),
+            intention: Intention::Create(
+                json!({"apiVersion": "v1", "kind": kind, "metadata": {"name": name}}),
+            ),
             manager: "mainstay".to_owned(),
-            identity: Identity::component("kubeapi"),
             dry_run: false,
             field_validation: FieldValidation::Strict,
             decoding_findings: Vec::new(),
@@ -87,7 +102,11 @@ impl Api {
         match self.write(&request).await {
             Ok(_) => Ok(()),
             Err(error) if error.reason == Reason::AlreadyExists => Ok(()),
-            Err(source) => Err(OpenError::Bootstrap { kind, name: name.to_owned(), source }),
+            Err(source) => Err(OpenError::Bootstrap {
+                kind,
+                name: name.to_owned(),
+                source,
+            }),
         }
     }
 }

@@ -30,7 +30,9 @@ enum Owner {
 impl Api {
     /// Decides what becomes of the object at `key`: as an owner that is going, and as a dependent.
     pub(super) async fn collect(&self, key: &Key) -> ApiResult<()> {
-        let Some((kind, object)) = self.stored_object(key)? else { return Ok(()) };
+        let Some((kind, object)) = self.stored_object(key)? else {
+            return Ok(());
+        };
         let finalizers = object::finalizers(&object);
         let has = |name: &str| finalizers.iter().any(|finalizer| finalizer == name);
         if object::is_being_deleted(&object) {
@@ -54,7 +56,11 @@ impl Api {
             })
             .collect();
         let uids = |wanted: &[Owner]| -> Vec<String> {
-            states.iter().filter(|(_, state)| wanted.contains(state)).map(|(owner, _)| owner.uid.clone()).collect()
+            states
+                .iter()
+                .filter(|(_, state)| wanted.contains(state))
+                .map(|(owner, _)| owner.uid.clone())
+                .collect()
         };
         let gone = uids(&[Owner::Absent, Owner::Waiting]);
         if gone.is_empty() {
@@ -79,32 +85,55 @@ impl Api {
 
     fn stored_object(&self, key: &Key) -> ApiResult<Option<(Arc<KindInfo>, Value)>> {
         let snapshot = self.registry().snapshot();
-        let Some(stored) = self.store().get(key) else { return Ok(None) };
-        let Some(kind) = snapshot.kinds.all().iter().find(|kind| *kind.storage_resource == *key.resource) else {
+        let Some(stored) = self.store().get(key) else {
+            return Ok(None);
+        };
+        let Some(kind) = snapshot
+            .kinds
+            .all()
+            .iter()
+            .find(|kind| *kind.storage_resource == *key.resource)
+        else {
             return Ok(None);
         };
         let mut object = View::new(kind, &snapshot).value(&stored.value, stored.revision)?;
-        object::set_meta(&mut object, "resourceVersion", Some(json!(stored.revision.to_string())));
+        object::set_meta(
+            &mut object,
+            "resourceVersion",
+            Some(json!(stored.revision.to_string())),
+        );
         Ok(Some((Arc::clone(kind), object)))
     }
 
     fn owner_state(&self, dependent: &KindInfo, key: &Key, owner: &OwnerReference) -> Owner {
         let (group, version) = split_api_version(&owner.api_version);
         let snapshot = self.registry().snapshot();
-        let Some(kind) = snapshot.kinds.by_kind(group, version, &owner.kind) else { return Owner::Solid };
+        let Some(kind) = snapshot.kinds.by_kind(group, version, &owner.kind) else {
+            return Owner::Solid;
+        };
         if kind.namespaced && !dependent.namespaced {
             // Not a valid reference; the reference's collector leaves such objects alone.
             return Owner::Solid;
         }
         let namespace = if kind.namespaced { &*key.namespace } else { "" };
         let owner_key = commit::key(&kind.storage_resource, namespace, &owner.name);
-        let Some(stored) = self.store().get(&owner_key) else { return Owner::Absent };
-        let Ok(object) = serde_json::from_slice::<Value>(&stored.value) else { return Owner::Solid };
+        let Some(stored) = self.store().get(&owner_key) else {
+            return Owner::Absent;
+        };
+        let Ok(object) = serde_json::from_slice::<Value>(&stored.value) else {
+            return Owner::Solid;
+        };
         if object::uid(&object) != owner.uid {
             return Owner::Absent;
         }
-        let waits = object::finalizers(&object).iter().any(|finalizer| finalizer == FOREGROUND);
-        if object::is_being_deleted(&object) && waits { Owner::Waiting } else { Owner::Solid }
+        let waits = object::finalizers(&object)
+            .iter()
+            .any(|finalizer| finalizer == FOREGROUND);
+        if object::is_being_deleted(&object) && waits {
+            Owner::Waiting
+        } else {
+            Owner::Solid
+        }
     }
 
     async fn delete_collected(
@@ -157,7 +186,8 @@ impl Api {
         let uid = object::uid(owner).to_owned();
         for (dependent, _) in self.aftermath().dependents(&uid) {
             if let Some((kind, object)) = self.stored_object(&dependent)? {
-                self.forget_owners(&kind, &dependent, &object, vec![uid.clone()]).await?;
+                self.forget_owners(&kind, &dependent, &object, vec![uid.clone()])
+                    .await?;
             }
         }
         self.remove_finalizer(kind, key, &uid, ORPHAN).await
@@ -167,7 +197,9 @@ impl Api {
         let uid = object::uid(owner).to_owned();
         let mut blocked = false;
         for (dependent, reference) in self.aftermath().dependents(&uid) {
-            let Some((_, object)) = self.stored_object(&dependent)? else { continue };
+            let Some((_, object)) = self.stored_object(&dependent)? else {
+                continue;
+            };
             blocked |= reference.block_owner_deletion;
             if !object::is_being_deleted(&object) {
                 self.aftermath().put_back(Work::Object(dependent));

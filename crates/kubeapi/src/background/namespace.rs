@@ -9,7 +9,9 @@ use crate::{
     api::{Api, OpenError},
     builtin::KindInfo,
     commit,
+    delete::DeleteOptions,
     object,
+    present::View,
     status::{ApiError, ApiResult, Reason},
 };
 
@@ -21,13 +23,23 @@ impl Api {
     /// empty. Objects that finalizers or grace periods hold bring this back when they go.
     pub(super) async fn attend_namespace(&self, name: &str) -> ApiResult<()> {
         let key = commit::key("/namespaces", "", name);
-        let Some(stored) = self.store().get(&key) else { return Ok(()) };
+        let Some(stored) = self.store().get(&key) else {
+            return Ok(());
+        };
         let namespace: Value = serde_json::from_slice(&stored.value).map_err(|error| {
-            ApiError::new(Reason::InternalError, format!("the stored namespace {name:?} cannot be read: {error}"))
+            ApiError::new(
+                Reason::InternalError,
+                format!("the stored namespace {name:?} cannot be read: {error}"),
+            )
         })?;
         if !object::is_being_deleted(&namespace) {
-            return match self.ensure("ServiceAccount", "serviceaccounts", name, "default").await {
-                Err(OpenError::Bootstrap { source, .. }) if source.reason == Reason::InternalError => Err(source),
+            return match self
+                .ensure("ServiceAccount", "serviceaccounts", name, "default")
+                .await
+            {
+                Err(OpenError::Bootstrap { source, .. }) if source.reason == Reason::InternalError => {
+                    Err(source)
+                }
                 // The Namespace went, or is going, meanwhile.
                 _ => Ok(()),
             };
@@ -36,17 +48,27 @@ impl Api {
         if !finalizers.iter().any(|finalizer| finalizer == KUBERNETES) {
             return Ok(());
         }
-        for (kind, key) in self.content_of(name) {
-            self.delete_quietly(&kind, &key).await?;
+        let mut content = self.content_of(name);
+        while let Some(kind) = content.first().map(|(kind, _)| Arc::clone(kind)) {
+            let (of_kind, rest): (Vec<_>, Vec<_>) = content
+                .into_iter()
+                .partition(|(other, _)| other.storage_resource == kind.storage_resource);
+            content = rest;
+            let keys = of_kind.into_iter().map(|(_, key)| key).collect();
+            let view = View::new(&kind, &self.registry().snapshot());
+            self.delete_all(&view, keys, &DeleteOptions::background()).await?;
         }
         let snapshot = self.registry().snapshot();
-        let Some(kind) = snapshot.kinds.lookup("", "v1", "namespaces") else { return Ok(()) };
+        let Some(kind) = snapshot.kinds.lookup("", "v1", "namespaces") else {
+            return Ok(());
+        };
         // No creation is between its check of the namespace and its commit while this is held.
         let gate = self.namespace_gate().write().await;
         let remaining = self.content_of(name);
         let now = object::format_time(self.clock().now());
         if remaining.is_empty() {
-            self.change(&kind, "", name, object::uid(&namespace), Arc::new(finish)).await?;
+            self.change(&kind, "", name, object::uid(&namespace), Arc::new(finish))
+                .await?;
             return Ok(());
         }
         drop(gate);
@@ -69,7 +91,12 @@ impl Api {
         let snapshot = self.registry().snapshot();
         let mut seen = std::collections::HashSet::new();
         let mut content = Vec::new();
-        for kind in snapshot.kinds.all().iter().filter(|kind| kind.namespaced && !kind.storage_resource.is_empty()) {
+        for kind in snapshot
+            .kinds
+            .all()
+            .iter()
+            .filter(|kind| kind.namespaced && !kind.storage_resource.is_empty())
+        {
             if seen.insert(kind.storage_resource.clone()) {
                 let items = self.store().list(&kind.storage_resource, Some(namespace)).items;
                 content.extend(items.into_iter().map(|stored| (Arc::clone(kind), stored.key)));
@@ -96,11 +123,17 @@ fn finish(namespace: &mut Value) -> ApiResult<()> {
 fn remaining_conditions(remaining: &[(Arc<KindInfo>, Key)], now: &str) -> Value {
     let mut counts = std::collections::BTreeMap::<String, usize>::new();
     for (kind, _) in remaining {
-        let name = if kind.group.is_empty() { format!("{}.", kind.plural) } else { format!("{}.{}", kind.plural, kind.group) };
+        let name = if kind.group.is_empty() {
+            format!("{}.", kind.plural)
+        } else {
+            format!("{}.{}", kind.plural, kind.group)
+        };
         *counts.entry(name).or_default() += 1;
     }
-    let texts: Vec<String> =
-        counts.iter().map(|(name, count)| format!("{name} has {count} resource instances")).collect();
+    let texts: Vec<String> = counts
+        .iter()
+        .map(|(name, count)| format!("{name} has {count} resource instances"))
+        .collect();
     json!({
         "type": "NamespaceContentRemaining", "status": "True", "reason": "SomeResourcesRemain",
         "message": format!("Some resources are remaining: {}", texts.join(", ")), "lastTransitionTime": now,
@@ -108,17 +141,26 @@ fn remaining_conditions(remaining: &[(Arc<KindInfo>, Key)], now: &str) -> Value 
 }
 
 fn set_conditions(namespace: &mut Value, condition: &Value) {
-    let Some(fields) = namespace.as_object_mut() else { return };
+    let Some(fields) = namespace.as_object_mut() else {
+        return;
+    };
     let status = fields.entry("status").or_insert_with(|| json!({}));
-    let Some(status) = status.as_object_mut() else { return };
+    let Some(status) = status.as_object_mut() else {
+        return;
+    };
     let conditions = status.entry("conditions").or_insert_with(|| json!([]));
-    let Some(conditions) = conditions.as_array_mut() else { return };
+    let Some(conditions) = conditions.as_array_mut() else {
+        return;
+    };
     let of_type = |entry: &Value| entry.get("type") == condition.get("type");
     match conditions.iter_mut().find(|entry| of_type(entry)) {
         // Only a new message is a change; the time stays that of the transition.
         Some(entry) => {
             if let Some(entry) = entry.as_object_mut() {
-                entry.insert("message".to_owned(), condition.get("message").cloned().unwrap_or_default());
+                entry.insert(
+                    "message".to_owned(),
+                    condition.get("message").cloned().unwrap_or_default(),
+                );
             }
         }
         None => conditions.push(condition.clone()),

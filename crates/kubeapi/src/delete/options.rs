@@ -34,7 +34,10 @@ pub(crate) struct DeleteOptions {
 impl DeleteOptions {
     /// The plainest deletion, for the server's own purposes.
     pub(crate) fn background() -> Self {
-        Self { propagation: Some(Propagation::Background), ..Self::default() }
+        Self {
+            propagation: Some(Propagation::Background),
+            ..Self::default()
+        }
     }
 
     /// Reads the options of the query and of `body`, which wins.
@@ -49,10 +52,15 @@ impl DeleteOptions {
             dry_run: query.dry_run == DryRun::All,
             ..Self::default()
         };
-        let Some(body) = body.filter(|body| !body.is_null()) else { return options.checked() };
-        let fields = body
-            .as_object()
-            .ok_or_else(|| ApiError::new(Reason::BadRequest, "the body of a deletion must be a DeleteOptions object"))?;
+        let Some(body) = body.filter(|body| !body.is_null()) else {
+            return options.checked();
+        };
+        let fields = body.as_object().ok_or_else(|| {
+            ApiError::new(
+                Reason::BadRequest,
+                "the body of a deletion must be a DeleteOptions object",
+            )
+        })?;
         if let Some(kind) = fields.get("kind").and_then(Value::as_str)
             && kind != "DeleteOptions"
         {
@@ -73,7 +81,9 @@ impl DeleteOptions {
         let dry_run = object::text_list(fields.get("dryRun"));
         options.dry_run |= dry_run.iter().any(|value| value == "All");
         let precondition = |field: &str| {
-            body.pointer(&format!("/preconditions/{field}")).and_then(Value::as_str).map(str::to_owned)
+            body.pointer(&format!("/preconditions/{field}"))
+                .and_then(Value::as_str)
+                .map(str::to_owned)
         };
         options.uid = precondition("uid");
         options.resource_version = precondition("resourceVersion");
@@ -98,7 +108,9 @@ impl DeleteOptions {
                 &kind.group,
                 &kind.plural,
                 name,
-                &format!("Precondition failed: {what} in precondition: {wanted}, {what} in object meta: {found}"),
+                &format!(
+                    "Precondition failed: {what} in precondition: {wanted}, {what} in object meta: {found}"
+                ),
             ))
         };
         match &self.uid {

@@ -19,12 +19,20 @@ pub(super) struct Continuation {
 
 impl Continuation {
     pub(super) fn after(revision: u64, namespace: &str, name: &str) -> Self {
-        Self { v: VERSION.to_owned(), rv: revision, start: format!("{namespace}/{name}") }
+        Self {
+            v: VERSION.to_owned(),
+            rv: revision,
+            start: format!("{namespace}/{name}"),
+        }
     }
 
     pub(super) fn encode(&self) -> ApiResult<String> {
-        let text = serde_json::to_vec(self)
-            .map_err(|error| ApiError::new(Reason::InternalError, format!("cannot encode a continue token: {error}")))?;
+        let text = serde_json::to_vec(self).map_err(|error| {
+            ApiError::new(
+                Reason::InternalError,
+                format!("cannot encode a continue token: {error}"),
+            )
+        })?;
         Ok(URL_SAFE_NO_PAD.encode(text))
     }
 
@@ -32,10 +40,15 @@ impl Continuation {
         let invalid = |detail: String| {
             ApiError::new(Reason::BadRequest, format!("continue key is not valid: {detail}"))
         };
-        let bytes = URL_SAFE_NO_PAD.decode(token.trim_end_matches('=')).map_err(|error| invalid(error.to_string()))?;
+        let bytes = URL_SAFE_NO_PAD
+            .decode(token.trim_end_matches('='))
+            .map_err(|error| invalid(error.to_string()))?;
         let token: Self = serde_json::from_slice(&bytes).map_err(|error| invalid(error.to_string()))?;
         if token.v != VERSION {
-            return Err(invalid(format!("server does not recognize this encoded version {:?}", token.v)));
+            return Err(invalid(format!(
+                "server does not recognize this encoded version {:?}",
+                token.v
+            )));
         }
         if !token.start.contains('/') {
             return Err(invalid("the start key is missing".to_owned()));
@@ -59,7 +72,10 @@ mod tests {
     fn a_token_survives_its_way_through_a_url_ka_025() {
         let token = Continuation::after(17, "shop", "orders");
         let text = token.encode().unwrap();
-        assert!(text.chars().all(|character| character.is_ascii_alphanumeric() || matches!(character, '-' | '_')));
+        assert!(
+            text.chars()
+                .all(|character| character.is_ascii_alphanumeric() || matches!(character, '-' | '_'))
+        );
         let read = Continuation::decode(&text).unwrap();
         assert_eq!(read, token);
         assert_eq!(read.last(), ("shop".to_owned(), "orders".to_owned()));
@@ -67,7 +83,13 @@ mod tests {
 
     #[test]
     fn a_made_up_token_is_a_bad_request_ka_025() {
-        assert_eq!(Continuation::decode("????").unwrap_err().reason, Reason::BadRequest);
-        assert_eq!(Continuation::decode("e30").unwrap_err().reason, Reason::BadRequest);
+        assert_eq!(
+            Continuation::decode("????").unwrap_err().reason,
+            Reason::BadRequest
+        );
+        assert_eq!(
+            Continuation::decode("e30").unwrap_err().reason,
+            Reason::BadRequest
+        );
     }
 }

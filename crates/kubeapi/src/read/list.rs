@@ -51,11 +51,28 @@ impl Selection {
         self.labels.is_none() && self.fields.is_none()
     }
 
+    /// Whether an object of this name can be meant; cheaper than reading it.
+    pub(crate) fn may_match(&self, name: &str) -> bool {
+        self.fields
+            .as_ref()
+            .and_then(FieldSelector::required_name)
+            .is_none_or(|required| required == name)
+    }
+
     /// Whether this object is meant.
     pub(crate) fn matches(&self, object: &Value) -> bool {
-        let labels = || object::metadata(object).and_then(|metadata| metadata.get("labels")).and_then(Value::as_object);
-        self.labels.as_ref().is_none_or(|selector| selector.matches(labels().unwrap_or(&serde_json::Map::new())))
-            && self.fields.as_ref().is_none_or(|selector| selector.matches(object))
+        let labels = || {
+            object::metadata(object)
+                .and_then(|metadata| metadata.get("labels"))
+                .and_then(Value::as_object)
+        };
+        self.labels
+            .as_ref()
+            .is_none_or(|selector| selector.matches(labels().unwrap_or(&serde_json::Map::new())))
+            && self
+                .fields
+                .as_ref()
+                .is_none_or(|selector| selector.matches(object))
     }
 }
 
@@ -92,7 +109,10 @@ impl Api {
             }
         }
         if query.form == Form::Plain {
-            return Ok(Answer::encoded(StatusCode::OK, concatenate(query.view, &page.items, &metadata)?));
+            return Ok(Answer::encoded(
+                StatusCode::OK,
+                concatenate(query.view, &page.items, &metadata)?,
+            ));
         }
         let objects = page
             .items
@@ -100,7 +120,10 @@ impl Api {
             .map(|stored| query.view.value(&stored.value, stored.revision))
             .collect::<ApiResult<Vec<Value>>>()?;
         let shape = Shape::new(self, query.view, query.form, &query.options.include_object);
-        Ok(Answer::encoded(StatusCode::OK, Bytes::from(shape.list(&objects, metadata).to_string())))
+        Ok(Answer::encoded(
+            StatusCode::OK,
+            Bytes::from(shape.list(&objects, metadata).to_string()),
+        ))
     }
 
     /// The objects that a list or a deletion of a collection means.
@@ -116,26 +139,43 @@ impl Api {
         if options.limit == 0 && after.is_none() && revision.is_none() {
             let snapshot = self.store().list(resource, query.namespace);
             let items = select(query, snapshot.items)?;
-            return Ok(Page { revision: snapshot.revision, items, next: None });
+            return Ok(Page {
+                revision: snapshot.revision,
+                items,
+                next: None,
+            });
         }
         let revision = revision.unwrap_or_else(|| self.store().revision());
-        let limit = if options.limit == 0 { usize::MAX } else { options.limit };
+        let limit = if options.limit == 0 {
+            usize::MAX
+        } else {
+            options.limit
+        };
         let mut after = after;
         let mut items: Vec<Stored> = Vec::new();
         loop {
-            let step = if query.selection.is_everything() { limit } else { limit.max(STEP) };
+            let step = if query.selection.is_everything() {
+                limit
+            } else {
+                limit.max(STEP)
+            };
             let page = self
                 .store()
                 .list_at(
                     resource,
                     query.namespace,
                     revision,
-                    after.as_ref().map(|(namespace, name)| (namespace.as_str(), name.as_str())),
+                    after
+                        .as_ref()
+                        .map(|(namespace, name)| (namespace.as_str(), name.as_str())),
                     step,
                 )
                 .await
                 .map_err(|error| history_failure(error, after.as_ref()))?;
-            let last = page.items.last().map(|stored| (stored.key.namespace.to_string(), stored.key.name.to_string()));
+            let last = page
+                .items
+                .last()
+                .map(|stored| (stored.key.namespace.to_string(), stored.key.name.to_string()));
             let more = page.remaining > 0;
             items.extend(select(query, page.items)?);
             if items.len() >= limit && (more || items.len() > limit) {
@@ -144,21 +184,26 @@ impl Api {
                 let token = Continuation::after(revision, &cut.key.namespace, &cut.key.name).encode()?;
                 // Behind a selector the number that is left is not known without looking at all of it.
                 let remaining = query.selection.is_everything().then_some(page.remaining);
-                return Ok(Page { revision, items, next: Some((token, remaining)) });
+                return Ok(Page {
+                    revision,
+                    items,
+                    next: Some((token, remaining)),
+                });
             }
             match last {
                 Some(last) if more => after = Some(last),
                 _ => break,
             }
         }
-        Ok(Page { revision, items, next: None })
+        Ok(Page {
+            revision,
+            items,
+            next: None,
+        })
     }
 
     /// The version to list at (`None` for the newest) and the object to begin behind.
-    fn position(
-        &self,
-        query: &ListQuery<'_>,
-    ) -> ApiResult<(Option<u64>, Option<After>)> {
+    fn position(&self, query: &ListQuery<'_>) -> ApiResult<(Option<u64>, Option<After>)> {
         let options = query.options;
         options.check_list(false)?;
         if !options.continuation.is_empty() {
@@ -190,7 +235,13 @@ fn select(query: &ListQuery<'_>, items: Vec<Stored>) -> ApiResult<Vec<Stored>> {
     }
     let mut selected = Vec::new();
     for stored in items {
-        if query.selection.matches(&query.view.value(&stored.value, stored.revision)?) {
+        if !query.selection.may_match(&stored.key.name) {
+            continue;
+        }
+        if query
+            .selection
+            .matches(&query.view.value(&stored.value, stored.revision)?)
+        {
             selected.push(stored);
         }
     }
@@ -225,7 +276,10 @@ fn history_failure(error: HistoryError, after: Option<&After>) -> Box<ApiError> 
         HistoryError::Future { revision, current } => too_large(revision, current),
         _ => {
             let Some((namespace, name)) = after else {
-                return ApiError::new(Reason::Expired, "The resourceVersion for the provided list is too old.");
+                return ApiError::new(
+                    Reason::Expired,
+                    "The resourceVersion for the provided list is too old.",
+                );
             };
             match Continuation::after(0, namespace, name).encode() {
                 Ok(token) => {

@@ -15,7 +15,12 @@ pub(crate) struct Shape<'a> {
 
 impl<'a> Shape<'a> {
     pub(crate) fn new(api: &Api, view: &'a View, form: Form, include_object: &'a str) -> Self {
-        Self { kind: &view.kind, form, include_object, now: api.clock().now() }
+        Self {
+            kind: &view.kind,
+            form,
+            include_object,
+            now: api.clock().now(),
+        }
     }
 
     /// One object.
@@ -24,7 +29,13 @@ impl<'a> Shape<'a> {
             Form::Table => {
                 let version = crate::object::resource_version(object);
                 let metadata = json!({"resourceVersion": version});
-                table::table(self.kind, std::iter::once(object), metadata, self.now, self.include_object)
+                table::table(
+                    self.kind,
+                    std::iter::once(object),
+                    metadata,
+                    self.now,
+                    self.include_object,
+                )
             }
             Form::Metadata | Form::MetadataList => partial_metadata(object),
             Form::Plain | Form::Discovery => object.clone(),

@@ -80,7 +80,10 @@ impl QueryOptions {
 
     /// The first value of an option that only one subresource knows.
     pub(crate) fn value(&self, name: &str) -> Option<&str> {
-        self.pairs.iter().find(|(pair, _)| pair == name).map(|(_, value)| value.as_str())
+        self.pairs
+            .iter()
+            .find(|(pair, _)| pair == name)
+            .map(|(_, value)| value.as_str())
     }
 
     fn set(&mut self, name: &str, value: &str) -> ApiResult<()> {
@@ -136,7 +139,9 @@ impl QueryOptions {
                 };
             }
             "force" => self.force = Some(flag(name, value)?),
-            "gracePeriodSeconds" if !value.is_empty() => self.grace_period_seconds = Some(number(name, value)?),
+            "gracePeriodSeconds" if !value.is_empty() => {
+                self.grace_period_seconds = Some(number(name, value)?)
+            }
             "propagationPolicy" if !value.is_empty() => self.propagation_policy = Some(value.to_owned()),
             "orphanDependents" => self.orphan_dependents = Some(flag(name, value)?),
             "includeObject" => value.clone_into(&mut self.include_object),
@@ -152,13 +157,19 @@ fn flag(name: &str, value: &str) -> ApiResult<bool> {
     match value {
         "" | "1" | "t" | "T" | "true" | "TRUE" | "True" => Ok(true),
         "0" | "f" | "F" | "false" | "FALSE" | "False" => Ok(false),
-        _ => Err(ApiError::new(Reason::BadRequest, format!("invalid value {value:?} of the query option {name:?}"))),
+        _ => Err(ApiError::new(
+            Reason::BadRequest,
+            format!("invalid value {value:?} of the query option {name:?}"),
+        )),
     }
 }
 
 fn number(name: &str, value: &str) -> ApiResult<i64> {
     value.parse().map_err(|_not_a_number| {
-        ApiError::new(Reason::BadRequest, format!("invalid value {value:?} of the query option {name:?}"))
+        ApiError::new(
+            Reason::BadRequest,
+            format!("invalid value {value:?} of the query option {name:?}"),
+        )
     })
 }
 
@@ -195,16 +206,24 @@ impl QueryOptions {
             return Ok(());
         }
         if watch {
-            return refuse("resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided");
+            return refuse(
+                "resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
+            );
         }
         if self.resource_version.is_empty() {
-            return refuse("resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden unless resourceVersion is provided");
+            return refuse(
+                "resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden unless resourceVersion is provided",
+            );
         }
         if !self.continuation.is_empty() {
-            return refuse("resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden when continue is provided");
+            return refuse(
+                "resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden when continue is provided",
+            );
         }
         if self.resource_version_match == Some(ResourceVersionMatch::Exact) && self.resource_version == "0" {
-            return refuse("resourceVersionMatch: Forbidden: resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"");
+            return refuse(
+                "resourceVersionMatch: Forbidden: resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"",
+            );
         }
         Ok(())
     }
@@ -222,8 +241,14 @@ mod tests {
     #[test]
     fn an_absent_field_validation_is_warn_ka_014() {
         assert_eq!(parse("").unwrap().field_validation, FieldValidation::Warn);
-        assert_eq!(parse("fieldValidation=Strict").unwrap().field_validation, FieldValidation::Strict);
-        assert_eq!(parse("fieldValidation=Sometimes").unwrap_err().reason, Reason::Invalid);
+        assert_eq!(
+            parse("fieldValidation=Strict").unwrap().field_validation,
+            FieldValidation::Strict
+        );
+        assert_eq!(
+            parse("fieldValidation=Sometimes").unwrap_err().reason,
+            Reason::Invalid
+        );
     }
 
     #[test]

@@ -63,12 +63,14 @@ pub(crate) fn locate(path: &str) -> Location {
         ["api"] => Location::Document(Document::CoreVersions),
         ["apis"] => Location::Document(Document::Groups),
         ["apis", group] => Location::Document(Document::Group((*group).to_owned())),
-        ["api", version] => {
-            Location::Document(Document::Resources { group: String::new(), version: (*version).to_owned() })
-        }
-        ["apis", group, version] => {
-            Location::Document(Document::Resources { group: (*group).to_owned(), version: (*version).to_owned() })
-        }
+        ["api", version] => Location::Document(Document::Resources {
+            group: String::new(),
+            version: (*version).to_owned(),
+        }),
+        ["apis", group, version] => Location::Document(Document::Resources {
+            group: (*group).to_owned(),
+            version: (*version).to_owned(),
+        }),
         ["api", version, rest @ ..] => resource("", version, rest),
         ["apis", group, version, rest @ ..] => resource(group, version, rest),
         ["openapi", "v2"] => Location::Document(Document::OpenApiTwo),
@@ -76,9 +78,10 @@ pub(crate) fn locate(path: &str) -> Location {
         ["openapi", "v3", rest @ ..] => Location::Document(Document::OpenApiThree(rest.join("/"))),
         ["version"] => Location::Document(Document::Version),
         ["metrics"] => Location::Document(Document::Metrics),
-        [endpoint @ ("healthz" | "livez" | "readyz")] => {
-            Location::Document(Document::Health { endpoint: (*endpoint).to_owned(), check: None })
-        }
+        [endpoint @ ("healthz" | "livez" | "readyz")] => Location::Document(Document::Health {
+            endpoint: (*endpoint).to_owned(),
+            check: None,
+        }),
         [endpoint @ ("healthz" | "livez" | "readyz"), check] => Location::Document(Document::Health {
             endpoint: (*endpoint).to_owned(),
             check: Some((*check).to_owned()),
@@ -88,8 +91,11 @@ pub(crate) fn locate(path: &str) -> Location {
 }
 
 fn resource(group: &str, version: &str, rest: &[&str]) -> Location {
-    let mut path =
-        ResourcePath { group: group.to_owned(), version: version.to_owned(), ..ResourcePath::default() };
+    let mut path = ResourcePath {
+        group: group.to_owned(),
+        version: version.to_owned(),
+        ..ResourcePath::default()
+    };
     if rest.iter().any(|segment| segment.is_empty()) {
         return Location::Nowhere;
     }
@@ -147,16 +153,25 @@ mod tests {
         let path = of("/apis/apps/v1/namespaces/shop/deployments/orders/scale");
         assert_eq!((path.group.as_str(), path.version.as_str()), ("apps", "v1"));
         assert_eq!(path.namespace.as_deref(), Some("shop"));
-        assert_eq!((path.resource.as_str(), path.name.as_deref()), ("deployments", Some("orders")));
+        assert_eq!(
+            (path.resource.as_str(), path.name.as_deref()),
+            ("deployments", Some("orders"))
+        );
         assert_eq!(path.subresource, "scale");
     }
 
     #[test]
     fn a_namespace_and_its_subresources_are_objects_and_not_scopes() {
         let path = of("/api/v1/namespaces/shop");
-        assert_eq!((path.resource.as_str(), path.name.as_deref(), path.namespace), ("namespaces", Some("shop"), None));
+        assert_eq!(
+            (path.resource.as_str(), path.name.as_deref(), path.namespace),
+            ("namespaces", Some("shop"), None)
+        );
         let path = of("/api/v1/namespaces/shop/finalize");
-        assert_eq!((path.resource.as_str(), path.name.as_deref()), ("namespaces", Some("shop")));
+        assert_eq!(
+            (path.resource.as_str(), path.name.as_deref()),
+            ("namespaces", Some("shop"))
+        );
         assert_eq!(path.subresource, "finalize");
     }
 

@@ -11,7 +11,6 @@ use crate::{
     builtin::KindInfo,
     commit,
     delete::{self, DeleteOptions},
-    identity::Identity,
     negotiation::{Form, accepted_form, body_format},
     present::View,
     read::{ListQuery, Selection},
@@ -28,7 +27,6 @@ pub(super) struct Call {
     pub(super) path: ResourcePath,
     pub(super) verb: Verb,
     pub(super) options: QueryOptions,
-    pub(super) identity: Identity,
 }
 
 impl Call {
@@ -53,12 +51,18 @@ impl Call {
 
 /// 404 for a resource that no served version has.
 pub(super) fn no_such_resource() -> Box<ApiError> {
-    ApiError::new(Reason::NotFound, "the server could not find the requested resource")
+    ApiError::new(
+        Reason::NotFound,
+        "the server could not find the requested resource",
+    )
 }
 
 /// 405.
 pub(super) fn not_allowed() -> Box<ApiError> {
-    ApiError::new(Reason::MethodNotAllowed, "the server does not allow this method on the requested resource")
+    ApiError::new(
+        Reason::MethodNotAllowed,
+        "the server does not allow this method on the requested resource",
+    )
 }
 
 impl Api {
@@ -66,13 +70,20 @@ impl Api {
     pub(super) async fn resource(
         &self,
         path: ResourcePath,
-        identity: Identity,
         request: Request,
     ) -> (&'static str, String, ApiResult<Answer>) {
         let snapshot = self.registry().snapshot();
         let Some(kind) = snapshot.kinds.lookup(&path.group, &path.version, &path.resource) else {
-            let served = snapshot.kinds.all().iter().any(|kind| kind.group == path.group && kind.version == path.version);
-            let answer = if served { Err(no_such_resource()) } else { Ok(Answer::page_not_found()) };
+            let served = snapshot
+                .kinds
+                .all()
+                .iter()
+                .any(|kind| kind.group == path.group && kind.version == path.version);
+            let answer = if served {
+                Err(no_such_resource())
+            } else {
+                Ok(Answer::page_not_found())
+            };
             return ("", String::new(), answer);
         };
         let resource = kind.plural.clone();
@@ -83,7 +94,13 @@ impl Api {
         let Some(verb) = Verb::of(request.method(), &path, options.watch) else {
             return ("", resource, Err(not_allowed()));
         };
-        let call = Call { kind, snapshot, path, verb, options, identity };
+        let call = Call {
+            kind,
+            snapshot,
+            path,
+            verb,
+            options,
+        };
         let answer = match check_scope(&call) {
             Ok(()) => self.bounded(call, request).await,
             Err(error) => Err(error),
@@ -97,8 +114,10 @@ impl Api {
         let permit = match tokio::time::timeout(limits.queue, self.requests().acquire()).await {
             Ok(Ok(permit)) => permit,
             Ok(Err(_)) | Err(_) => {
-                let mut error =
-                    ApiError::new(Reason::TooManyRequests, "too many requests, please try again later");
+                let mut error = ApiError::new(
+                    Reason::TooManyRequests,
+                    "too many requests, please try again later",
+                );
                 error.retry_after_seconds = Some(1);
                 return Err(error);
             }
@@ -107,7 +126,10 @@ impl Api {
             Ok(answer) => answer,
             Err(_elapsed) => Err(ApiError::new(
                 Reason::Timeout,
-                format!("request did not complete within the allotted timeout of {} s", limits.request.as_secs()),
+                format!(
+                    "request did not complete within the allotted timeout of {} s",
+                    limits.request.as_secs()
+                ),
             )),
         };
         drop(permit);
@@ -180,14 +202,8 @@ impl Api {
             form: Form::Plain,
         };
         let (revision, items) = self.selected(&query).await?;
-        let mut objects = Vec::with_capacity(items.len());
-        for stored in &items {
-            match self.delete(&view, &stored.key, &options).await {
-                Ok(deleted) => objects.push(deleted.object),
-                Err(error) if error.reason == Reason::NotFound => {}
-                Err(error) => return Err(error),
-            }
-        }
+        let keys = items.into_iter().map(|stored| stored.key).collect();
+        let objects = self.delete_all(&view, keys, &options).await?;
         Ok(Answer::ok(&serde_json::json!({
             "kind": call.kind.list_kind, "apiVersion": view.api_version(),
             "metadata": {"resourceVersion": revision.to_string()}, "items": objects,

@@ -59,7 +59,11 @@ impl Api {
     }
 
     fn openapi_two(&self, kinds: &crate::builtin::Kinds, request: &Request) -> ApiResult<Answer> {
-        let accept = request.headers().get(header::ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or("");
+        let accept = request
+            .headers()
+            .get(header::ACCEPT)
+            .and_then(|accept| accept.to_str().ok())
+            .unwrap_or("");
         let accepts_json = accept.is_empty() || accept.contains("json") || accept.contains("*/*");
         if !accepts_json {
             return Err(ApiError::new(
@@ -106,7 +110,10 @@ fn health(request: &Request, endpoint: &str, check: Option<&str>) -> Answer {
         return Answer::text(StatusCode::OK, "ok");
     }
     let lines: Vec<String> = CHECKS.iter().map(|check| format!("[+]{check} ok\n")).collect();
-    Answer::text(StatusCode::OK, format!("{}{endpoint} check passed\n", lines.concat()))
+    Answer::text(
+        StatusCode::OK,
+        format!("{}{endpoint} check passed\n", lines.concat()),
+    )
 }
 
 fn paths(kinds: &crate::builtin::Kinds) -> Vec<String> {
@@ -119,7 +126,15 @@ fn paths(kinds: &crate::builtin::Kinds) -> Vec<String> {
             paths.push(format!("/apis/{}/{}", kind.group, kind.version));
         }
     }
-    for path in ["/healthz", "/livez", "/metrics", "/openapi/v2", "/openapi/v3", "/readyz", "/version"] {
+    for path in [
+        "/healthz",
+        "/livez",
+        "/metrics",
+        "/openapi/v2",
+        "/openapi/v3",
+        "/readyz",
+        "/version",
+    ] {
         paths.push(path.to_owned());
     }
     paths.sort();

@@ -17,7 +17,10 @@ use crate::{
 
 impl Api {
     pub(super) async fn subresource(&self, call: &Call, request: Request) -> ApiResult<Answer> {
-        match (call.kind.storage_resource.as_str(), call.path.subresource.as_str()) {
+        match (
+            call.kind.storage_resource.as_str(),
+            call.path.subresource.as_str(),
+        ) {
             (_, "status") if call.kind.status => match call.verb {
                 Verb::Get => {
                     let form = accepted_form(request.headers(), &[Form::Plain, Form::Table, Form::Metadata])?;

@@ -35,7 +35,10 @@ pub(super) fn manager(call: &Call, headers: &HeaderMap) -> String {
     if !call.options.field_manager.is_empty() {
         return call.options.field_manager.clone();
     }
-    let agent = headers.get(header::USER_AGENT).and_then(|agent| agent.to_str().ok()).unwrap_or("");
+    let agent = headers
+        .get(header::USER_AGENT)
+        .and_then(|agent| agent.to_str().ok())
+        .unwrap_or("");
     match apply::manager_of_user_agent(agent) {
         name if name.is_empty() => "unknown".to_owned(),
         name => name,
@@ -64,7 +67,6 @@ impl Api {
             part,
             intention,
             manager,
-            identity: call.identity.clone(),
             dry_run: call.options.dry_run == DryRun::All,
             field_validation: call.options.field_validation,
             decoding_findings,
@@ -78,7 +80,11 @@ impl Api {
     }
 
     fn written(&self, call: &Call, form: Form, written: Written) -> Answer {
-        let status = if written.created { StatusCode::CREATED } else { StatusCode::OK };
+        let status = if written.created {
+            StatusCode::CREATED
+        } else {
+            StatusCode::OK
+        };
         let answer = if form == Form::Plain {
             Answer::json(status, &written.object)
         } else {
@@ -90,7 +96,11 @@ impl Api {
     }
 
     /// What the request wants, and what was found while its body was decoded.
-    pub(super) async fn intention(&self, call: &Call, request: Request) -> ApiResult<(Intention, Vec<String>)> {
+    pub(super) async fn intention(
+        &self,
+        call: &Call,
+        request: Request,
+    ) -> ApiResult<(Intention, Vec<String>)> {
         if call.verb != Verb::Patch {
             let format = body_format(request.headers())?;
             let body = read_body(self, request).await?;
@@ -103,11 +113,17 @@ impl Api {
         }
         let format = patch_format(request.headers(), !call.kind.custom)?;
         let body = read_body(self, request).await?;
-        let body_format = if format == PatchFormat::Apply { BodyFormat::Yaml } else { BodyFormat::Json };
+        let body_format = if format == PatchFormat::Apply {
+            BodyFormat::Yaml
+        } else {
+            BodyFormat::Json
+        };
         let Decoded { value, duplicates } = decode(&body, body_format)?;
         let findings = duplicate_findings(&duplicates);
         if format != PatchFormat::Apply && call.options.force.is_some() {
-            return Err(options_invalid("force: Forbidden: may not be specified for non-apply patch"));
+            return Err(options_invalid(
+                "force: Forbidden: may not be specified for non-apply patch",
+            ));
         }
         let intention = match format {
             PatchFormat::Json => Intention::JsonPatch(value),
@@ -115,9 +131,14 @@ impl Api {
             PatchFormat::Strategic => Intention::StrategicPatch(object_patch(value)?),
             PatchFormat::Apply => {
                 if call.options.field_manager.is_empty() {
-                    return Err(options_invalid("fieldManager: Required value: is required for apply patch"));
+                    return Err(options_invalid(
+                        "fieldManager: Required value: is required for apply patch",
+                    ));
                 }
-                Intention::Apply { configuration: value, force: call.options.force.unwrap_or(false) }
+                Intention::Apply {
+                    configuration: value,
+                    force: call.options.force.unwrap_or(false),
+                }
             }
         };
         Ok((intention, findings))
@@ -125,17 +146,26 @@ impl Api {
 }
 
 fn duplicate_findings(duplicates: &[String]) -> Vec<String> {
-    duplicates.iter().map(|path| format!("duplicate field {path:?}")).collect()
+    duplicates
+        .iter()
+        .map(|path| format!("duplicate field {path:?}"))
+        .collect()
 }
 
 fn options_invalid(detail: &str) -> Box<ApiError> {
-    ApiError::new(Reason::Invalid, format!("PatchOptions.meta.k8s.io \"\" is invalid: {detail}"))
+    ApiError::new(
+        Reason::Invalid,
+        format!("PatchOptions.meta.k8s.io \"\" is invalid: {detail}"),
+    )
 }
 
 fn object_patch(patch: Value) -> ApiResult<Value> {
     if patch.is_object() {
         Ok(patch)
     } else {
-        Err(ApiError::new(Reason::BadRequest, "a merge patch must be a JSON object"))
+        Err(ApiError::new(
+            Reason::BadRequest,
+            "a merge patch must be a JSON object",
+        ))
     }
 }

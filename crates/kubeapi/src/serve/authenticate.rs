@@ -45,7 +45,9 @@ enum Presented<'a> {
 }
 
 fn presented(request: &Request) -> Presented<'_> {
-    let Some(value) = request.headers().get(header::AUTHORIZATION) else { return Presented::Nothing };
+    let Some(value) = request.headers().get(header::AUTHORIZATION) else {
+        return Presented::Nothing;
+    };
     match value.to_str().ok().and_then(|text| text.split_once(' ')) {
         Some((scheme, token)) if scheme.eq_ignore_ascii_case("bearer") => Presented::Bearer(token.trim()),
         _ => Presented::Other,

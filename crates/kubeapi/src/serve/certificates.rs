@@ -9,8 +9,8 @@ use std::{
 
 use jiff::{SignedDuration, Timestamp};
 use rcgen::{
-    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
-    KeyUsagePurpose, SanType,
+    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer,
+    KeyPair, KeyUsagePurpose, SanType,
 };
 use rustls::{
     ServerConfig,
@@ -73,13 +73,17 @@ pub(super) fn load_or_make(
     address: IpAddr,
     now: Timestamp,
 ) -> Result<Certificates, CertificateError> {
-    files::private_directory(directory)
-        .map_err(|source| CertificateError::File { path: directory.to_owned(), source })?;
+    files::private_directory(directory).map_err(|source| CertificateError::File {
+        path: directory.to_owned(),
+        source,
+    })?;
     let (authority_pem, authority_key) = pair(directory, "ca", || make_authority(now))?;
     let extra = (!address.is_loopback() && !address.is_unspecified()).then_some(address);
-    let name = extra.map_or_else(|| "server".to_owned(), |address| format!("server-{}", address.to_string().replace(':', "-")));
-    let (server_pem, server_key) =
-        pair(directory, &name, || make_server(&authority_key, extra, now))?;
+    let name = extra.map_or_else(
+        || "server".to_owned(),
+        |address| format!("server-{}", address.to_string().replace(':', "-")),
+    );
+    let (server_pem, server_key) = pair(directory, &name, || make_server(&authority_key, extra, now))?;
     let chain = read_certificates(directory, &name, &server_pem)?;
     let key = PrivateKeyDer::from_pem_slice(server_key.as_bytes())
         .map_err(|error| malformed(directory, &format!("{name}.key"), &error.to_string()))?;
@@ -88,11 +92,17 @@ pub(super) fn load_or_make(
         .with_no_client_auth()
         .with_single_cert(chain, key)?;
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-    Ok(Certificates { config: Arc::new(config), authority_pem })
+    Ok(Certificates {
+        config: Arc::new(config),
+        authority_pem,
+    })
 }
 
 fn malformed(directory: &Path, file: &str, detail: &str) -> CertificateError {
-    CertificateError::Malformed { path: directory.join(file), detail: detail.to_owned() }
+    CertificateError::Malformed {
+        path: directory.join(file),
+        detail: detail.to_owned(),
+    }
 }
 
 fn read_certificates(
@@ -111,17 +121,25 @@ fn pair(
     name: &str,
     make: impl FnOnce() -> Result<(String, String), CertificateError>,
 ) -> Result<(String, String), CertificateError> {
-    let (certificate_path, key_path) = (directory.join(format!("{name}.crt")), directory.join(format!("{name}.key")));
+    let (certificate_path, key_path) = (
+        directory.join(format!("{name}.crt")),
+        directory.join(format!("{name}.key")),
+    );
     let read = |path: &PathBuf| {
-        files::read_if_there(path).map_err(|source| CertificateError::File { path: path.clone(), source })
+        files::read_if_there(path).map_err(|source| CertificateError::File {
+            path: path.clone(),
+            source,
+        })
     };
     if let (Some(certificate), Some(key)) = (read(&certificate_path)?, read(&key_path)?) {
         return Ok((certificate, key));
     }
     let (certificate, key) = make()?;
     for (path, content) in [(key_path, &key), (certificate_path, &certificate)] {
-        files::write_private(&path, content.as_bytes())
-            .map_err(|source| CertificateError::File { path: path.clone(), source })?;
+        files::write_private(&path, content.as_bytes()).map_err(|source| CertificateError::File {
+            path: path.clone(),
+            source,
+        })?;
     }
     Ok((certificate, key))
 }
@@ -164,10 +182,14 @@ fn make_server(
     let key = KeyPair::generate()?;
     let mut parameters = parameters("mainstay-kubeapi", now);
     for name in NAMES {
-        parameters.subject_alt_names.push(SanType::DnsName(name.try_into()?));
+        parameters
+            .subject_alt_names
+            .push(SanType::DnsName(name.try_into()?));
     }
     let loopback = [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)];
-    parameters.subject_alt_names.extend(loopback.into_iter().chain(extra).map(SanType::IpAddress));
+    parameters
+        .subject_alt_names
+        .extend(loopback.into_iter().chain(extra).map(SanType::IpAddress));
     parameters.key_usages = vec![KeyUsagePurpose::DigitalSignature];
     parameters.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
     parameters.use_authority_key_identifier_extension = true;

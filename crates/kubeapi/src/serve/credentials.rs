@@ -1,6 +1,9 @@
 //! The admin token. Requirements KA-040, KA-042.
 
-use std::{io, path::{Path, PathBuf}};
+use std::{
+    io,
+    path::{Path, PathBuf},
+};
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use ring::rand::{SecureRandom as _, SystemRandom};
@@ -37,7 +40,10 @@ pub enum CredentialError {
 /// injected one: a token must not be predictable even where names are.
 pub(super) fn load_or_make(directory: &Path) -> Result<SecretString, CredentialError> {
     let path = directory.join("admin-token");
-    let failed = |source| CredentialError::File { path: path.clone(), source };
+    let failed = |source| CredentialError::File {
+        path: path.clone(),
+        source,
+    };
     if let Some(text) = files::read_if_there(&path).map_err(failed)? {
         let token = text.trim();
         if token.len() < TOKEN_BYTES || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
@@ -46,7 +52,9 @@ pub(super) fn load_or_make(directory: &Path) -> Result<SecretString, CredentialE
         return Ok(SecretString::from(token));
     }
     let mut bytes = [0_u8; TOKEN_BYTES];
-    SystemRandom::new().fill(&mut bytes).map_err(|_unspecified| CredentialError::Random)?;
+    SystemRandom::new()
+        .fill(&mut bytes)
+        .map_err(|_unspecified| CredentialError::Random)?;
     let token = SecretString::from(URL_SAFE_NO_PAD.encode(bytes));
     files::private_directory(directory).map_err(failed)?;
     files::write_private(&path, token.expose_secret().as_bytes()).map_err(failed)?;

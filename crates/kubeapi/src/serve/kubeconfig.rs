@@ -33,7 +33,10 @@ pub(super) fn write(
     authority_pem: &str,
     token: &SecretString,
 ) -> Result<PathBuf, KubeconfigError> {
-    let failed = |source| KubeconfigError { path: path.to_owned(), source };
+    let failed = |source| KubeconfigError {
+        path: path.to_owned(),
+        source,
+    };
     let absolute = std::path::absolute(path).map_err(failed)?;
     if let Some(directory) = absolute.parent() {
         files::private_directory(directory).map_err(failed)?;

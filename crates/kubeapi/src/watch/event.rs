@@ -1,5 +1,7 @@
 //! Events as lines of a watch. Requirement KA-026.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use bytes::Bytes;
 use mainstay_store::kube::{Event, EventKind, Stored};
 use serde_json::{Map, Value, json};
@@ -12,6 +14,7 @@ use crate::{
     read::{Selection, Shape},
     request::QueryOptions,
     status::{ApiError, ApiResult},
+    table,
 };
 
 /// Turns events of the store into those of one client.
@@ -21,24 +24,49 @@ pub(super) struct Encoder {
     selection: Selection,
     form: Form,
     include_object: String,
+    headers_sent: AtomicBool,
 }
 
 impl Encoder {
-    pub(super) fn new(api: Api, view: View, selection: Selection, form: Form, options: &QueryOptions) -> Self {
-        Self { api, view, selection, form, include_object: options.include_object.clone() }
+    pub(super) fn new(
+        api: Api,
+        view: View,
+        selection: Selection,
+        form: Form,
+        options: &QueryOptions,
+    ) -> Self {
+        let include_object = options.include_object.clone();
+        Self {
+            api,
+            view,
+            selection,
+            form,
+            include_object,
+            headers_sent: AtomicBool::new(false),
+        }
     }
 
     /// The line of an object that was there when the watch began; `None` when it is not selected.
     pub(super) fn added(&self, stored: &Stored) -> Option<Bytes> {
+        if !self.selection.may_match(&stored.key.name) {
+            return None;
+        }
         self.line_or_error(self.change("ADDED", &stored.value, stored.revision, None))
     }
 
     /// The line of an event; `None` when the client does not see the object before or after it.
     pub(super) fn event(&self, event: &Event) -> Option<Bytes> {
+        if !self.selection.may_match(&event.key.name) {
+            return None;
+        }
         self.line_or_error(match event.kind {
             EventKind::Added => self.change("ADDED", &event.value, event.revision, None),
-            EventKind::Modified => self.change("MODIFIED", &event.value, event.revision, event.previous.as_ref()),
-            EventKind::Deleted => self.change("DELETED", &event.value, event.revision, event.previous.as_ref()),
+            EventKind::Modified => {
+                self.change("MODIFIED", &event.value, event.revision, event.previous.as_ref())
+            }
+            EventKind::Deleted => {
+                self.change("DELETED", &event.value, event.revision, event.previous.as_ref())
+            }
         })
     }
 
@@ -68,8 +96,12 @@ impl Encoder {
         if kind == "ADDED" {
             return Ok(selected.then(|| self.line("ADDED", &now)));
         }
-        let before = previous.map(|bytes| self.view.value(bytes, revision)).transpose()?;
-        let was_selected = before.as_ref().is_some_and(|before| self.selection.matches(before));
+        let before = previous
+            .map(|bytes| self.view.value(bytes, revision))
+            .transpose()?;
+        let was_selected = before
+            .as_ref()
+            .is_some_and(|before| self.selection.matches(before));
         if kind == "DELETED" {
             return Ok((was_selected || selected).then(|| self.line("DELETED", &now)));
         }
@@ -90,7 +122,12 @@ impl Encoder {
             return raw_line(kind, object.to_string().as_bytes());
         }
         let shape = Shape::new(&self.api, &self.view, self.form, &self.include_object);
-        raw_line(kind, shape.object(object).to_string().as_bytes())
+        let mut shaped = shape.object(object);
+        // Only the first table of a watch describes its columns.
+        if self.form == Form::Table && self.headers_sent.swap(true, Ordering::Relaxed) {
+            shaped = table::without_headers(shaped);
+        }
+        raw_line(kind, shaped.to_string().as_bytes())
     }
 
     /// A bookmark: nothing but the version, and for the first one the mark that the current state is complete.
@@ -98,7 +135,10 @@ impl Encoder {
         let mut metadata = Map::new();
         metadata.insert("resourceVersion".to_owned(), json!(revision.to_string()));
         if initial_events_end {
-            metadata.insert("annotations".to_owned(), json!({"k8s.io/initial-events-end": "true"}));
+            metadata.insert(
+                "annotations".to_owned(),
+                json!({"k8s.io/initial-events-end": "true"}),
+            );
         }
         let object = match self.form {
             Form::Table => {

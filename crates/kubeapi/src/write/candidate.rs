@@ -18,7 +18,12 @@ use crate::{
 };
 
 /// The whole object as the client wants it, nothing of it trusted yet.
-pub(super) fn propose(api: &Api, request: &WriteRequest, name: &str, prior: Option<&Value>) -> ApiResult<Value> {
+pub(super) fn propose(
+    api: &Api,
+    request: &WriteRequest,
+    name: &str,
+    prior: Option<&Value>,
+) -> ApiResult<Value> {
     let missing = || ApiError::not_found(&request.kind.group, &request.kind.plural, name);
     let patched = |patch: &dyn Fn(&mut Value) -> ApiResult<()>| {
         let mut object = prior.cloned().ok_or_else(missing)?;
@@ -80,7 +85,9 @@ pub(super) fn check_identity(request: &WriteRequest, proposed: &mut Value, name:
     if body_kind.is_empty() && kind.custom {
         return refuse("Object 'Kind' is missing in the body of the request".to_owned());
     }
-    if (!body_kind.is_empty() && body_kind != kind.kind) || (!body_version.is_empty() && body_version != expected) {
+    if (!body_kind.is_empty() && body_kind != kind.kind)
+        || (!body_version.is_empty() && body_version != expected)
+    {
         return refuse(format!(
             "the API version in the data ({}) does not match the expected API version ({expected}), or the kind ({}) \
              the expected kind ({})",
@@ -108,7 +115,8 @@ pub(super) fn check_identity(request: &WriteRequest, proposed: &mut Value, name:
             object::set_meta(proposed, "namespace", Some(json!(request.namespace)));
         } else if body_namespace != request.namespace {
             return refuse(
-                "the namespace of the provided object does not match the namespace sent on the request".to_owned(),
+                "the namespace of the provided object does not match the namespace sent on the request"
+                    .to_owned(),
             );
         }
     } else if !body_namespace.is_empty() {
@@ -148,9 +156,20 @@ pub(super) fn drop_unknown_fields(
     proposed: &mut Value,
     warnings: &mut Vec<String>,
 ) -> ApiResult<()> {
+    let is_patch = matches!(
+        request.intention,
+        Intention::JsonPatch(_) | Intention::MergePatch(_) | Intention::StrategicPatch(_)
+    );
+    // The reference shows the patched object as it was before anything was dropped from it.
+    let sent =
+        (is_patch && request.field_validation == FieldValidation::Strict).then(|| proposed.to_string());
     let unknown = schema::prune(&request.kind.node, proposed);
     let mut findings = request.decoding_findings.clone();
-    findings.extend(unknown.iter().map(|path| format!("unknown field {:?}", path.as_str())));
+    findings.extend(
+        unknown
+            .iter()
+            .map(|path| format!("unknown field {:?}", path.as_str())),
+    );
     if findings.is_empty() {
         return Ok(());
     }
@@ -160,20 +179,36 @@ pub(super) fn drop_unknown_fields(
             warnings.extend(findings);
             Ok(())
         }
-        FieldValidation::Strict => Err(strict_refusal(request, proposed, &findings)),
+        FieldValidation::Strict => {
+            let detail = format!("strict decoding error: {}", findings.join(", "));
+            Err(undecodable(request, sent, detail))
+        }
     }
 }
 
-fn strict_refusal(request: &WriteRequest, proposed: &Value, findings: &[String]) -> Box<ApiError> {
-    let detail = format!("strict decoding error: {}", findings.join(", "));
+/// Refuses values of the wrong type before anything else looks at them. Requirement KA-006.
+pub(super) fn check_types(request: &WriteRequest, proposed: &Value) -> ApiResult<()> {
+    match request.kind.decode_error(proposed) {
+        None => Ok(()),
+        Some(text) => match request.intention {
+            Intention::JsonPatch(_) | Intention::MergePatch(_) | Intention::StrategicPatch(_) => {
+                Err(undecodable(request, Some(proposed.to_string()), text))
+            }
+            _ => Err(ApiError::new(Reason::BadRequest, text)),
+        },
+    }
+}
+
+/// The reference decodes the patched object, and reports one that does not decode as a bad patch (`patched`); a body that
+/// does not decode is a bad request.
+fn undecodable(request: &WriteRequest, patched: Option<String>, detail: String) -> Box<ApiError> {
     let kind = &request.kind;
-    match request.intention {
-        // The reference decodes the patched object, and reports what does not decode as a bad patch.
-        Intention::JsonPatch(_) | Intention::MergePatch(_) | Intention::StrategicPatch(_) => {
-            let error = FieldError::invalid(&FieldPath::of("patch"), json!(proposed.to_string()), detail);
+    match patched {
+        Some(text) => {
+            let error = FieldError::invalid(&FieldPath::of("patch"), json!(text), detail);
             ApiError::invalid("", "", "", &[error])
         }
-        _ => ApiError::new(
+        None => ApiError::new(
             Reason::BadRequest,
             format!(
                 "{kind} in version {version:?} cannot be handled as a {kind}: {detail}",
@@ -197,7 +232,9 @@ pub(super) fn new_object(kind: &Arc<KindInfo>, mut proposed: Value) -> Value {
 /// The stored object with only the part replaced that this request may write. Requirement KA-021.
 pub(super) fn confine(kind: &Arc<KindInfo>, part: Part, prior: &Value, mut proposed: Value) -> Value {
     let take = |from: &Value, into: &mut Value, field: &str| {
-        let Some(fields) = into.as_object_mut() else { return };
+        let Some(fields) = into.as_object_mut() else {
+            return;
+        };
         match from.get(field) {
             Some(value) => {
                 fields.insert(field.to_owned(), value.clone());
@@ -218,13 +255,18 @@ pub(super) fn confine(kind: &Arc<KindInfo>, part: Part, prior: &Value, mut propo
         Part::Status => {
             let mut object = prior.clone();
             take(&proposed, &mut object, "status");
-            let managed = object::metadata(&proposed).and_then(|metadata| metadata.get("managedFields")).cloned();
+            let managed = object::metadata(&proposed)
+                .and_then(|metadata| metadata.get("managedFields"))
+                .cloned();
             object::set_meta(&mut object, "managedFields", managed);
             object
         }
         Part::Finalize => {
             let mut object = prior.clone();
-            let finalizers = proposed.pointer("/spec/finalizers").cloned().unwrap_or_else(|| json!([]));
+            let finalizers = proposed
+                .pointer("/spec/finalizers")
+                .cloned()
+                .unwrap_or_else(|| json!([]));
             if let Some(fields) = object.as_object_mut() {
                 let spec = fields.entry("spec").or_insert_with(|| json!({}));
                 if let Some(spec) = spec.as_object_mut() {

@@ -7,8 +7,17 @@ use crate::{api::Api, builtin::KindInfo, object};
 /// Gives a new object its identity.
 pub(super) fn begin(api: &Api, kind: &KindInfo, object: &mut Value) {
     object::set_meta(object, "uid", Some(json!(api.random().uuid().to_string())));
-    object::set_meta(object, "creationTimestamp", Some(json!(object::format_time(api.clock().now()))));
-    for field in ["resourceVersion", "deletionTimestamp", "deletionGracePeriodSeconds", "generation"] {
+    object::set_meta(
+        object,
+        "creationTimestamp",
+        Some(json!(object::format_time(api.clock().now()))),
+    );
+    for field in [
+        "resourceVersion",
+        "deletionTimestamp",
+        "deletionGracePeriodSeconds",
+        "generation",
+    ] {
         object::set_meta(object, field, None);
     }
     if has_generation(kind) {
@@ -29,7 +38,9 @@ pub(super) fn carry_over(kind: &KindInfo, prior: &Value, object: &mut Value) {
         "resourceVersion",
         "generateName",
     ] {
-        let value = object::metadata(prior).and_then(|metadata| metadata.get(field)).cloned();
+        let value = object::metadata(prior)
+            .and_then(|metadata| metadata.get(field))
+            .cloned();
         object::set_meta(object, field, value);
     }
     if has_generation(kind) && is_new_generation(kind, prior, object) {
@@ -66,9 +77,15 @@ fn is_new_generation(kind: &KindInfo, prior: &Value, object: &Value) -> bool {
     if !kind.custom {
         return prior.get("spec") != object.get("spec");
     }
-    let (Some(before), Some(after)) = (prior.as_object(), object.as_object()) else { return false };
+    let (Some(before), Some(after)) = (prior.as_object(), object.as_object()) else {
+        return false;
+    };
     let counts = |field: &String| field != "metadata" && (field != "status" || !kind.status);
-    before.keys().chain(after.keys()).filter(|field| counts(field)).any(|field| before.get(field) != after.get(field))
+    before
+        .keys()
+        .chain(after.keys())
+        .filter(|field| counts(field))
+        .any(|field| before.get(field) != after.get(field))
 }
 
 /// Whether storing `object` would change nothing but the times in `managedFields`.
@@ -82,8 +99,9 @@ pub(super) fn is_unchanged(prior: &Value, object: &Value) -> bool {
 fn without_times(object: &Value) -> Value {
     let mut copy = object.clone();
     object::set_meta(&mut copy, "resourceVersion", None);
-    if let Some(entries) =
-        object::metadata_mut(&mut copy).and_then(|metadata| metadata.get_mut("managedFields")).and_then(Value::as_array_mut)
+    if let Some(entries) = object::metadata_mut(&mut copy)
+        .and_then(|metadata| metadata.get_mut("managedFields"))
+        .and_then(Value::as_array_mut)
     {
         for entry in entries.iter_mut().filter_map(Value::as_object_mut) {
             entry.remove("time");
@@ -107,5 +125,8 @@ pub(super) fn is_finished(kind: &KindInfo, prior: Option<&Value>, object: &Value
 
 /// Whether a Namespace still has `spec.finalizers`.
 pub(crate) fn has_namespace_finalizers(object: &Value) -> bool {
-    object.pointer("/spec/finalizers").and_then(Value::as_array).is_some_and(|finalizers| !finalizers.is_empty())
+    object
+        .pointer("/spec/finalizers")
+        .and_then(Value::as_array)
+        .is_some_and(|finalizers| !finalizers.is_empty())
 }

@@ -9,8 +9,7 @@ use crate::{
     api::Api,
     apply,
     builtin::{KindInfo, services},
-    commit,
-    custom,
+    commit, custom,
     field::FieldError,
     names::{self, NameRule},
     object,
@@ -45,6 +44,7 @@ impl Api {
         candidate::check_identity(request, &mut proposed, name)?;
         candidate::normalise(kind, &mut proposed);
         if request.part != Part::Whole {
+            candidate::check_types(request, &proposed)?;
             candidate::drop_unknown_fields(request, &mut proposed, &mut warnings)?;
         }
         check_preconditions(request, &proposed, name, prior)?;
@@ -54,7 +54,11 @@ impl Api {
             None => candidate::new_object(kind, proposed),
         };
         if prior.is_none() {
-            object::set_meta(&mut object, "name", (!name.is_empty()).then(|| Value::String(name.to_owned())));
+            object::set_meta(
+                &mut object,
+                "name",
+                (!name.is_empty()).then(|| Value::String(name.to_owned())),
+            );
             self.check_namespace(request, name)?;
             ownership::begin(self, kind, &mut object);
         }
@@ -82,7 +86,11 @@ impl Api {
             _ if ownership::is_finished(kind, prior, &object) => Effect::Remove,
             _ => Effect::Put,
         };
-        Ok(Plan { object, effect, warnings })
+        Ok(Plan {
+            object,
+            effect,
+            warnings,
+        })
     }
 
     /// Whether the intention suits what is stored.
@@ -97,7 +105,11 @@ impl Api {
             Intention::Apply { .. } => request.part == Part::Main,
             _ => false,
         };
-        if may_create { Ok(()) } else { Err(ApiError::not_found(&kind.group, &kind.plural, name)) }
+        if may_create {
+            Ok(())
+        } else {
+            Err(ApiError::not_found(&kind.group, &kind.plural, name))
+        }
     }
 
     /// Creating needs a namespace that is there and not on its way out.
@@ -111,7 +123,10 @@ impl Api {
             return Err(ApiError::not_found("", "namespaces", namespace));
         };
         let stored: Value = serde_json::from_slice(&stored.value).map_err(|error| {
-            ApiError::new(Reason::InternalError, format!("the stored namespace {namespace:?} cannot be read: {error}"))
+            ApiError::new(
+                Reason::InternalError,
+                format!("the stored namespace {namespace:?} cannot be read: {error}"),
+            )
         })?;
         if !object::is_being_deleted(&stored) {
             return Ok(());
@@ -179,13 +194,24 @@ fn validate(request: &WriteRequest, name: &str, prior: Option<&Value>, object: &
 }
 
 fn refuse(kind: &KindInfo, name: &str, errors: &[FieldError]) -> ApiResult<()> {
-    if errors.is_empty() { Ok(()) } else { Err(ApiError::invalid(&kind.group, &kind.kind, name, errors)) }
+    if errors.is_empty() {
+        Ok(())
+    } else {
+        Err(ApiError::invalid(&kind.group, &kind.kind, name, errors))
+    }
 }
 
 /// 403 in the form `configmaps "a" is forbidden: DETAIL`.
 pub(crate) fn forbidden(kind: &KindInfo, name: &str, detail: &str) -> Box<ApiError> {
-    let resource = if kind.group.is_empty() { kind.plural.clone() } else { format!("{}.{}", kind.plural, kind.group) };
-    let mut error = ApiError::new(Reason::Forbidden, format!("{resource} {name:?} is forbidden: {detail}"));
+    let resource = if kind.group.is_empty() {
+        kind.plural.clone()
+    } else {
+        format!("{}.{}", kind.plural, kind.group)
+    };
+    let mut error = ApiError::new(
+        Reason::Forbidden,
+        format!("{resource} {name:?} is forbidden: {detail}"),
+    );
     error.name = name.to_owned();
     error.group.clone_from(&kind.group);
     error.kind.clone_from(&kind.plural);
@@ -202,7 +228,10 @@ fn check_preconditions(
     if matches!(request.intention, Intention::Create(_)) {
         return match object::resource_version(proposed) {
             "" | "0" => Ok(()),
-            _ => Err(ApiError::new(Reason::BadRequest, "resourceVersion should not be set on objects to be created")),
+            _ => Err(ApiError::new(
+                Reason::BadRequest,
+                "resourceVersion should not be set on objects to be created",
+            )),
         };
     }
     let kind = &request.kind;
@@ -212,7 +241,9 @@ fn check_preconditions(
         return if uid.is_empty() {
             Ok(())
         } else {
-            conflict(&format!("Precondition failed: UID in precondition: {uid}, UID in object meta: "))
+            conflict(&format!(
+                "Precondition failed: UID in precondition: {uid}, UID in object meta: "
+            ))
         };
     };
     if !uid.is_empty() && uid != object::uid(prior) {
@@ -248,8 +279,13 @@ fn check_preconditions(
 fn creates_on_update(kind: &KindInfo) -> bool {
     matches!(
         kind.storage_resource.as_str(),
-        "/events" | "/endpoints" | "/limitranges" | "/podtemplates" | "coordination.k8s.io/leases"
-            | "discovery.k8s.io/endpointslices" | "node.k8s.io/runtimeclasses"
+        "/events"
+            | "/endpoints"
+            | "/limitranges"
+            | "/podtemplates"
+            | "coordination.k8s.io/leases"
+            | "discovery.k8s.io/endpointslices"
+            | "node.k8s.io/runtimeclasses"
     ) || kind.storage_resource.starts_with("rbac.authorization.k8s.io/")
 }
 

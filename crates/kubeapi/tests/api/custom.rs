@@ -45,7 +45,10 @@ async fn with_widgets() -> Server {
 #[tokio::test]
 async fn a_definition_is_established_and_served_when_its_creation_is_answered_ka_012() {
     let server = with_widgets().await;
-    let stored = server.get(&format!("{DEFINITIONS}/widgets.example.com")).await.json();
+    let stored = server
+        .get(&format!("{DEFINITIONS}/widgets.example.com"))
+        .await
+        .json();
     let status = |kind: &str| {
         stored["status"]["conditions"]
             .as_array()
@@ -74,21 +77,29 @@ async fn values_outside_the_schema_are_refused_with_causes_ka_013() {
     );
     assert_eq!(answer.json()["details"]["causes"][0]["field"], "spec.size");
     let answer = server.post(WIDGETS, &widget("a", json!({}))).await;
-    assert_eq!(answer.message(), "Widget.example.com \"a\" is invalid: spec.size: Required value");
+    assert_eq!(
+        answer.message(),
+        "Widget.example.com \"a\" is invalid: spec.size: Required value"
+    );
 }
 
 #[tokio::test]
 async fn unknown_fields_of_a_custom_resource_are_pruned_or_refused_ka_014() {
     let server = with_widgets().await;
     let body = widget("a", json!({"size": 1, "bogus": 2}));
-    let answer = server.post(&format!("{WIDGETS}?fieldValidation=Strict"), &body).await;
+    let answer = server
+        .post(&format!("{WIDGETS}?fieldValidation=Strict"), &body)
+        .await;
     assert_eq!(answer.status, StatusCode::BAD_REQUEST);
     assert_eq!(
         answer.message(),
         "Widget in version \"v1\" cannot be handled as a Widget: strict decoding error: unknown field \"spec.bogus\""
     );
     let answer = server.post(WIDGETS, &body).await;
-    assert_eq!(answer.warnings(), vec!["299 - \"unknown field \\\"spec.bogus\\\"\""]);
+    assert_eq!(
+        answer.warnings(),
+        vec!["299 - \"unknown field \\\"spec.bogus\\\"\""]
+    );
     assert!(answer.json()["spec"].get("bogus").is_none());
 }
 
@@ -99,10 +110,22 @@ async fn the_status_of_a_custom_resource_is_apart_ka_012_ka_021() {
     body["status"] = json!({"size": 9});
     let created = server.post(WIDGETS, &body).await.json();
     assert!(created.get("status").is_none());
-    let written = server.merge(&format!("{WIDGETS}/a/status"), &json!({"status": {"size": 2}})).await.json();
-    assert_eq!((&written["status"]["size"], &written["metadata"]["generation"]), (&json!(2), &json!(1)));
-    let scale = server.merge(&format!("{WIDGETS}/a/scale"), &json!({"spec": {"replicas": 5}})).await.json();
-    assert_eq!((&scale["spec"]["replicas"], &scale["status"]["replicas"]), (&json!(5), &json!(2)));
+    let written = server
+        .merge(&format!("{WIDGETS}/a/status"), &json!({"status": {"size": 2}}))
+        .await
+        .json();
+    assert_eq!(
+        (&written["status"]["size"], &written["metadata"]["generation"]),
+        (&json!(2), &json!(1))
+    );
+    let scale = server
+        .merge(&format!("{WIDGETS}/a/scale"), &json!({"spec": {"replicas": 5}}))
+        .await
+        .json();
+    assert_eq!(
+        (&scale["spec"]["replicas"], &scale["status"]["replicas"]),
+        (&json!(5), &json!(2))
+    );
     let mut stale = created.clone();
     stale["metadata"]["resourceVersion"] = Value::Null;
     let answer = server.put(&format!("{WIDGETS}/a"), &stale).await;
@@ -116,17 +139,28 @@ async fn the_status_of_a_custom_resource_is_apart_ka_012_ka_021() {
 async fn a_second_version_is_served_from_the_same_objects_ka_012() {
     let server = with_widgets().await;
     server.post(WIDGETS, &widget("a", json!({"size": 1}))).await;
-    let mut changed = server.get(&format!("{DEFINITIONS}/widgets.example.com")).await.json();
+    let mut changed = server
+        .get(&format!("{DEFINITIONS}/widgets.example.com"))
+        .await
+        .json();
     let mut second = changed["spec"]["versions"][0].clone();
     second["name"] = json!("v2");
     second["storage"] = json!(false);
     second["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]["shape"] =
         json!({"type": "string", "default": "round"});
     changed["spec"]["versions"].as_array_mut().unwrap().push(second);
-    let answer = server.put(&format!("{DEFINITIONS}/widgets.example.com"), &changed).await;
+    let answer = server
+        .put(&format!("{DEFINITIONS}/widgets.example.com"), &changed)
+        .await;
     assert_eq!(answer.status, StatusCode::OK, "{}", answer.message());
-    let read = server.get("/apis/example.com/v2/namespaces/default/widgets/a").await.json();
-    assert_eq!((&read["apiVersion"], &read["spec"]["shape"]), (&json!("example.com/v2"), &json!("round")));
+    let read = server
+        .get("/apis/example.com/v2/namespaces/default/widgets/a")
+        .await
+        .json();
+    assert_eq!(
+        (&read["apiVersion"], &read["spec"]["shape"]),
+        (&json!("example.com/v2"), &json!("round"))
+    );
     let list = server.get("/apis/example.com/v2/widgets").await.json();
     assert_eq!(list["items"][0]["apiVersion"], "example.com/v2");
     let list = server.get("/apis/example.com/v1/widgets").await.json();
@@ -137,7 +171,9 @@ async fn a_second_version_is_served_from_the_same_objects_ka_012() {
 async fn deleting_a_definition_deletes_its_objects_and_then_ends_watches_ka_012() {
     let server = with_widgets().await;
     server.post(WIDGETS, &widget("a", json!({"size": 1}))).await;
-    let request = http::Request::get("/apis/example.com/v1/widgets?watch=1").body(axum::body::Body::empty()).unwrap();
+    let request = http::Request::get("/apis/example.com/v1/widgets?watch=1")
+        .body(axum::body::Body::empty())
+        .unwrap();
     let watch = tokio::time::timeout(DEADLINE, server.send(request));
     let name = format!("{DEFINITIONS}/widgets.example.com");
     let (watched, deleted) = tokio::join!(watch, async {
@@ -148,16 +184,26 @@ async fn deleting_a_definition_deletes_its_objects_and_then_ends_watches_ka_012(
     let lines = String::from_utf8(watched.expect("the watch ends").body).unwrap();
     let kinds: Vec<String> = lines
         .lines()
-        .map(|line| serde_json::from_str::<Value>(line).unwrap()["type"].as_str().unwrap().to_owned())
+        .map(|line| {
+            serde_json::from_str::<Value>(line).unwrap()["type"]
+                .as_str()
+                .unwrap()
+                .to_owned()
+        })
         .collect();
     assert_eq!(kinds, vec!["ADDED", "DELETED"]);
-    server.until(&name, DEFINITIONS, |answer| answer.status == StatusCode::NOT_FOUND).await;
+    server
+        .until(&name, DEFINITIONS, |answer| {
+            answer.status == StatusCode::NOT_FOUND
+        })
+        .await;
     assert_eq!(server.get(WIDGETS).await.status, StatusCode::NOT_FOUND);
 }
 
 #[tokio::test]
 async fn definitions_are_loaded_at_start_ka_012() {
-    let store = mainstay_store::kube::KubeStore::open(mainstay_store::kube::KubeOptions::in_memory()).unwrap();
+    let store =
+        mainstay_store::kube::KubeStore::open(mainstay_store::kube::KubeOptions::in_memory()).unwrap();
     let options = || {
         mainstay_kubeapi::ApiOptions::new(
             store.clone(),
@@ -170,16 +216,30 @@ async fn definitions_are_loaded_at_start_ka_012() {
     server.post(WIDGETS, &widget("a", json!({"size": 1}))).await;
     drop(server);
     let server = Server::over(options()).await;
-    assert_eq!(server.get(&format!("{WIDGETS}/a")).await.json()["spec"]["size"], 1);
+    assert_eq!(
+        server.get(&format!("{WIDGETS}/a")).await.json()["spec"]["size"],
+        1
+    );
 }
 
 #[tokio::test]
 async fn a_table_has_the_columns_of_the_definition_ka_028() {
     let server = with_widgets().await;
     server.post(WIDGETS, &widget("a", json!({"size": 4}))).await;
-    let table = server.get_as(WIDGETS, "application/json;as=Table;v=v1;g=meta.k8s.io,application/json").await.json();
+    let table = server
+        .get_as(
+            WIDGETS,
+            "application/json;as=Table;v=v1;g=meta.k8s.io,application/json",
+        )
+        .await
+        .json();
     assert_eq!(table["kind"], "Table");
-    let names: Vec<&str> = table["columnDefinitions"].as_array().unwrap().iter().map(|c| c["name"].as_str().unwrap()).collect();
+    let names: Vec<&str> = table["columnDefinitions"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|c| c["name"].as_str().unwrap())
+        .collect();
     assert_eq!(names, vec!["Name", "Size"]);
     assert_eq!(table["rows"][0]["cells"], json!(["a", 4]));
 }

@@ -20,7 +20,9 @@ fn owned(name: &str, owner: &Value, block: bool) -> Value {
 }
 
 async fn gone(server: &Server, path: &str, watched: &str) {
-    server.until(path, watched, |answer| answer.status == StatusCode::NOT_FOUND).await;
+    server
+        .until(path, watched, |answer| answer.status == StatusCode::NOT_FOUND)
+        .await;
 }
 
 #[tokio::test]
@@ -34,7 +36,10 @@ async fn a_deletion_answers_with_a_status_of_success() {
                "details": {"name": "a", "kind": "configmaps", "uid": created["metadata"]["uid"]}})
     );
     let answer = server.delete(&format!("{CONFIG_MAPS}/a"), &Value::Null).await;
-    assert_eq!((answer.status, answer.message()), (StatusCode::NOT_FOUND, "configmaps \"a\" not found".to_owned()));
+    assert_eq!(
+        (answer.status, answer.message()),
+        (StatusCode::NOT_FOUND, "configmaps \"a\" not found".to_owned())
+    );
 }
 
 #[tokio::test]
@@ -42,10 +47,18 @@ async fn a_deletion_keeps_to_its_preconditions_ka_022() {
     let server = Server::start().await;
     server.post(CONFIG_MAPS, &config_map("a", json!({}))).await;
     let path = format!("{CONFIG_MAPS}/a");
-    let answer = server.delete(&path, &json!({"preconditions": {"uid": "other"}})).await;
+    let answer = server
+        .delete(&path, &json!({"preconditions": {"uid": "other"}}))
+        .await;
     assert_eq!(answer.status, StatusCode::CONFLICT);
-    assert!(answer.message().contains("Precondition failed: UID in precondition: other, UID in object meta: "));
-    let answer = server.delete(&path, &json!({"preconditions": {"resourceVersion": "1"}})).await;
+    assert!(
+        answer
+            .message()
+            .contains("Precondition failed: UID in precondition: other, UID in object meta: ")
+    );
+    let answer = server
+        .delete(&path, &json!({"preconditions": {"resourceVersion": "1"}}))
+        .await;
     assert_eq!(answer.status, StatusCode::CONFLICT);
     assert_eq!(server.get(&path).await.status, StatusCode::OK);
 }
@@ -60,11 +73,25 @@ async fn a_finalizer_holds_an_object_until_it_is_removed_ka_021() {
     let held = server.delete(&path, &Value::Null).await.json();
     assert!(held["metadata"]["deletionTimestamp"].is_string(), "{held}");
     let again = server.delete(&path, &Value::Null).await.json();
-    assert_eq!(again["metadata"]["resourceVersion"], held["metadata"]["resourceVersion"]);
-    let answer = server.merge(&path, &json!({"metadata": {"finalizers": ["example.com/hold", "example.com/more"]}})).await;
+    assert_eq!(
+        again["metadata"]["resourceVersion"],
+        held["metadata"]["resourceVersion"]
+    );
+    let answer = server
+        .merge(
+            &path,
+            &json!({"metadata": {"finalizers": ["example.com/hold", "example.com/more"]}}),
+        )
+        .await;
     assert_eq!(answer.status, StatusCode::UNPROCESSABLE_ENTITY);
-    assert!(answer.message().contains("no new finalizers can be added if the object is being deleted"));
-    server.merge(&path, &json!({"metadata": {"finalizers": null}})).await;
+    assert!(
+        answer
+            .message()
+            .contains("no new finalizers can be added if the object is being deleted")
+    );
+    server
+        .merge(&path, &json!({"metadata": {"finalizers": null}}))
+        .await;
     assert_eq!(server.get(&path).await.status, StatusCode::NOT_FOUND);
 }
 
@@ -72,12 +99,22 @@ async fn a_finalizer_holds_an_object_until_it_is_removed_ka_021() {
 async fn dependents_follow_their_owner_in_the_background_ka_023() {
     let server = Server::start().await;
     let owner = server.post(DEPLOYMENTS, &deployment()).await.json();
-    let child = server.post(CONFIG_MAPS, &owned("child", &owner, true)).await.json();
+    let child = server
+        .post(CONFIG_MAPS, &owned("child", &owner, true))
+        .await
+        .json();
     let mut grandchild = child.clone();
     grandchild["apiVersion"] = json!("v1");
     grandchild["kind"] = json!("ConfigMap");
-    server.post(CONFIG_MAPS, &owned("grandchild", &grandchild, false)).await;
-    server.delete(&format!("{DEPLOYMENTS}/orders"), &json!({"propagationPolicy": "Background"})).await;
+    server
+        .post(CONFIG_MAPS, &owned("grandchild", &grandchild, false))
+        .await;
+    server
+        .delete(
+            &format!("{DEPLOYMENTS}/orders"),
+            &json!({"propagationPolicy": "Background"}),
+        )
+        .await;
     gone(&server, &format!("{CONFIG_MAPS}/child"), CONFIG_MAPS).await;
     gone(&server, &format!("{CONFIG_MAPS}/grandchild"), CONFIG_MAPS).await;
 }
@@ -85,7 +122,8 @@ async fn dependents_follow_their_owner_in_the_background_ka_023() {
 #[tokio::test]
 async fn an_object_whose_owner_never_was_is_collected_ka_023() {
     let server = Server::start().await;
-    let owner = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "x", "uid": "none"}});
+    let owner =
+        json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "x", "uid": "none"}});
     server.post(CONFIG_MAPS, &owned("child", &owner, false)).await;
     gone(&server, &format!("{CONFIG_MAPS}/child"), CONFIG_MAPS).await;
 }
@@ -93,12 +131,19 @@ async fn an_object_whose_owner_never_was_is_collected_ka_023() {
 #[tokio::test]
 async fn an_owner_of_an_unknown_kind_keeps_its_dependents_ka_023() {
     let server = Server::start().await;
-    let owner = json!({"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "x", "uid": "none"}});
+    let owner =
+        json!({"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "x", "uid": "none"}});
     server.post(CONFIG_MAPS, &owned("kept", &owner, false)).await;
-    let absent = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "x", "uid": "none"}});
-    server.post(CONFIG_MAPS, &owned("z-collected-after", &absent, false)).await;
+    let absent =
+        json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "x", "uid": "none"}});
+    server
+        .post(CONFIG_MAPS, &owned("z-collected-after", &absent, false))
+        .await;
     gone(&server, &format!("{CONFIG_MAPS}/z-collected-after"), CONFIG_MAPS).await;
-    assert_eq!(server.get(&format!("{CONFIG_MAPS}/kept")).await.status, StatusCode::OK);
+    assert_eq!(
+        server.get(&format!("{CONFIG_MAPS}/kept")).await.status,
+        StatusCode::OK
+    );
 }
 
 #[tokio::test]
@@ -106,7 +151,12 @@ async fn orphans_stay_and_forget_their_owner_ka_023() {
     let server = Server::start().await;
     let owner = server.post(DEPLOYMENTS, &deployment()).await.json();
     server.post(CONFIG_MAPS, &owned("child", &owner, true)).await;
-    server.delete(&format!("{DEPLOYMENTS}/orders"), &json!({"propagationPolicy": "Orphan"})).await;
+    server
+        .delete(
+            &format!("{DEPLOYMENTS}/orders"),
+            &json!({"propagationPolicy": "Orphan"}),
+        )
+        .await;
     gone(&server, &format!("{DEPLOYMENTS}/orders"), DEPLOYMENTS).await;
     let child = server.get(&format!("{CONFIG_MAPS}/child")).await.json();
     assert!(child["metadata"].get("ownerReferences").is_none(), "{child}");
@@ -120,14 +170,21 @@ async fn a_foreground_deletion_waits_for_blocking_dependents_ka_023() {
     child["metadata"]["finalizers"] = json!(["example.com/hold"]);
     server.post(CONFIG_MAPS, &child).await;
     let path = format!("{DEPLOYMENTS}/orders");
-    let waiting = server.delete(&path, &json!({"propagationPolicy": "Foreground"})).await.json();
+    let waiting = server
+        .delete(&path, &json!({"propagationPolicy": "Foreground"}))
+        .await
+        .json();
     assert_eq!(waiting["metadata"]["finalizers"], json!(["foregroundDeletion"]));
     let child = format!("{CONFIG_MAPS}/child");
     server
-        .until(&child, CONFIG_MAPS, |answer| answer.json()["metadata"]["deletionTimestamp"].is_string())
+        .until(&child, CONFIG_MAPS, |answer| {
+            answer.json()["metadata"]["deletionTimestamp"].is_string()
+        })
         .await;
     assert_eq!(server.get(&path).await.status, StatusCode::OK);
-    server.merge(&child, &json!({"metadata": {"finalizers": null}})).await;
+    server
+        .merge(&child, &json!({"metadata": {"finalizers": null}}))
+        .await;
     gone(&server, &path, DEPLOYMENTS).await;
 }
 
@@ -139,7 +196,9 @@ async fn a_collection_is_deleted_by_its_selector_ka_020() {
         body["metadata"]["labels"] = json!({"tier": tier});
         server.post(CONFIG_MAPS, &body).await;
     }
-    let answer = server.delete(&format!("{CONFIG_MAPS}?labelSelector=tier%3Dx"), &Value::Null).await;
+    let answer = server
+        .delete(&format!("{CONFIG_MAPS}?labelSelector=tier%3Dx"), &Value::Null)
+        .await;
     assert_eq!(answer.json()["items"].as_array().unwrap().len(), 2);
     let left = server.get(CONFIG_MAPS).await.json();
     assert_eq!(left["items"].as_array().unwrap().len(), 1);
@@ -158,16 +217,36 @@ async fn a_running_pod_gets_its_grace_period_and_a_pending_one_none_ka_010() {
     assert_eq!(answer.status, StatusCode::CREATED, "{}", answer.message());
     let deleted = server.delete(&format!("{path}/pending"), &Value::Null).await;
     assert_eq!(deleted.json()["kind"], "Pod");
-    assert_eq!(server.get(&format!("{path}/pending")).await.status, StatusCode::NOT_FOUND);
+    assert_eq!(
+        server.get(&format!("{path}/pending")).await.status,
+        StatusCode::NOT_FOUND
+    );
     server.post(path, &pod("bound")).await;
     let binding = json!({"apiVersion": "v1", "kind": "Binding", "metadata": {"name": "bound"}, "target": {"kind": "Node", "name": "local"}});
-    assert_eq!(server.post(&format!("{path}/bound/binding"), &binding).await.status, StatusCode::CREATED);
-    assert_eq!(server.post(&format!("{path}/bound/binding"), &binding).await.status, StatusCode::CONFLICT);
+    assert_eq!(
+        server
+            .post(&format!("{path}/bound/binding"), &binding)
+            .await
+            .status,
+        StatusCode::CREATED
+    );
+    assert_eq!(
+        server
+            .post(&format!("{path}/bound/binding"), &binding)
+            .await
+            .status,
+        StatusCode::CONFLICT
+    );
     let dying = server.delete(&format!("{path}/bound"), &Value::Null).await.json();
     assert_eq!(dying["metadata"]["deletionGracePeriodSeconds"], 30);
-    let answer = server.delete(&format!("{path}/bound"), &json!({"gracePeriodSeconds": 0})).await;
+    let answer = server
+        .delete(&format!("{path}/bound"), &json!({"gracePeriodSeconds": 0}))
+        .await;
     assert_eq!(answer.status, StatusCode::OK);
-    assert_eq!(server.get(&format!("{path}/bound")).await.status, StatusCode::NOT_FOUND);
+    assert_eq!(
+        server.get(&format!("{path}/bound")).await.status,
+        StatusCode::NOT_FOUND
+    );
 }
 
 #[tokio::test]
@@ -175,7 +254,10 @@ async fn a_namespace_goes_with_its_content_and_refuses_more_meanwhile_ka_023() {
     let server = Server::start().await;
     let namespaces = "/api/v1/namespaces";
     let answer = server
-        .post(namespaces, &json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}}))
+        .post(
+            namespaces,
+            &json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}}),
+        )
         .await;
     assert_eq!(answer.json()["status"]["phase"], "Active");
     let maps = "/api/v1/namespaces/shop/configmaps";
@@ -193,20 +275,44 @@ async fn a_namespace_goes_with_its_content_and_refuses_more_meanwhile_ka_023() {
         refused.message(),
         "configmaps \"late\" is forbidden: unable to create new content in namespace shop because it is being terminated"
     );
-    assert_eq!(refused.json()["details"]["causes"][0]["reason"], "NamespaceTerminating");
-    server.merge(&format!("{maps}/held"), &json!({"metadata": {"finalizers": null}})).await;
+    assert_eq!(
+        refused.json()["details"]["causes"][0]["reason"],
+        "NamespaceTerminating"
+    );
+    server
+        .merge(
+            &format!("{maps}/held"),
+            &json!({"metadata": {"finalizers": null}}),
+        )
+        .await;
     gone(&server, path, namespaces).await;
     let refused = server.delete("/api/v1/namespaces/default", &Value::Null).await;
-    assert_eq!(refused.message(), "namespaces \"default\" is forbidden: this namespace may not be deleted");
+    assert_eq!(
+        refused.message(),
+        "namespaces \"default\" is forbidden: this namespace may not be deleted"
+    );
 }
 
 #[tokio::test]
 async fn every_namespace_has_a_default_service_account_ka_010() {
     let server = Server::start().await;
-    assert_eq!(server.get("/api/v1/namespaces/default/serviceaccounts/default").await.status, StatusCode::OK);
+    assert_eq!(
+        server
+            .get("/api/v1/namespaces/default/serviceaccounts/default")
+            .await
+            .status,
+        StatusCode::OK
+    );
     server
-        .post("/api/v1/namespaces", &json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}}))
+        .post(
+            "/api/v1/namespaces",
+            &json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}}),
+        )
         .await;
     let accounts = "/api/v1/namespaces/shop/serviceaccounts";
-    server.until(&format!("{accounts}/default"), accounts, |answer| answer.status == StatusCode::OK).await;
+    server
+        .until(&format!("{accounts}/default"), accounts, |answer| {
+            answer.status == StatusCode::OK
+        })
+        .await;
 }

@@ -43,7 +43,11 @@ impl Answer {
     }
 
     pub(crate) fn warnings(&self) -> Vec<String> {
-        self.headers.get_all(header::WARNING).iter().map(|value| value.to_str().unwrap().to_owned()).collect()
+        self.headers
+            .get_all(header::WARNING)
+            .iter()
+            .map(|value| value.to_str().unwrap().to_owned())
+            .collect()
     }
 }
 
@@ -64,7 +68,11 @@ impl Server {
         let cancellation = CancellationToken::new();
         let background = (api.clone(), cancellation.clone());
         task::spawn("kubeapi", async move { background.0.run(background.1).await });
-        Self { router: api.router(), api, _running: cancellation.drop_guard() }
+        Self {
+            router: api.router(),
+            api,
+            _running: cancellation.drop_guard(),
+        }
     }
 
     pub(crate) fn client(&self) -> Client {
@@ -81,7 +89,11 @@ impl Server {
         let response = self.router.clone().oneshot(request).await.unwrap();
         let (parts, body) = response.into_parts();
         let body = body.collect().await.unwrap().to_bytes().to_vec();
-        Answer { status: parts.status, headers: parts.headers, body }
+        Answer {
+            status: parts.status,
+            headers: parts.headers,
+            body,
+        }
     }
 
     pub(crate) async fn get(&self, path: &str) -> Answer {
@@ -89,28 +101,42 @@ impl Server {
     }
 
     pub(crate) async fn get_as(&self, path: &str, accept: &str) -> Answer {
-        self.send(Request::get(path).header(header::ACCEPT, accept).body(Body::empty()).unwrap()).await
+        self.send(
+            Request::get(path)
+                .header(header::ACCEPT, accept)
+                .body(Body::empty())
+                .unwrap(),
+        )
+        .await
     }
 
     pub(crate) async fn post(&self, path: &str, body: &Value) -> Answer {
-        self.write("POST", path, "application/json", body.to_string()).await
+        self.write("POST", path, "application/json", body.to_string())
+            .await
     }
 
     pub(crate) async fn put(&self, path: &str, body: &Value) -> Answer {
-        self.write("PUT", path, "application/json", body.to_string()).await
+        self.write("PUT", path, "application/json", body.to_string())
+            .await
     }
 
     pub(crate) async fn delete(&self, path: &str, options: &Value) -> Answer {
-        let body = if options.is_null() { String::new() } else { options.to_string() };
+        let body = if options.is_null() {
+            String::new()
+        } else {
+            options.to_string()
+        };
         self.write("DELETE", path, "application/json", body).await
     }
 
     pub(crate) async fn merge(&self, path: &str, body: &Value) -> Answer {
-        self.write("PATCH", path, "application/merge-patch+json", body.to_string()).await
+        self.write("PATCH", path, "application/merge-patch+json", body.to_string())
+            .await
     }
 
     pub(crate) async fn apply(&self, path: &str, body: &Value) -> Answer {
-        self.write("PATCH", path, "application/apply-patch+yaml", body.to_string()).await
+        self.write("PATCH", path, "application/apply-patch+yaml", body.to_string())
+            .await
     }
 
     pub(crate) async fn write(&self, method: &str, path: &str, content_type: &str, body: String) -> Answer {
@@ -128,9 +154,18 @@ impl Server {
     pub(crate) async fn until(&self, path: &str, watched: &str, done: impl Fn(&Answer) -> bool) -> Answer {
         use futures::StreamExt as _;
         let separator = if watched.contains('?') { '&' } else { '?' };
-        let mut request = Request::get(format!("{watched}{separator}watch=1")).body(Body::empty()).unwrap();
+        let mut request = Request::get(format!("{watched}{separator}watch=1"))
+            .body(Body::empty())
+            .unwrap();
         request.extensions_mut().insert(Identity::admin());
-        let mut events = self.router.clone().oneshot(request).await.unwrap().into_body().into_data_stream();
+        let mut events = self
+            .router
+            .clone()
+            .oneshot(request)
+            .await
+            .unwrap()
+            .into_body()
+            .into_data_stream();
         tokio::time::timeout(DEADLINE, async {
             loop {
                 let answer = self.get(path).await;

@@ -18,7 +18,10 @@ async fn a_kube_client_in_process_creates_reads_and_replaces_ka_002_ka_020_ka_02
     let server = Server::start().await;
     let api: Api<ConfigMap> = Api::default_namespaced(server.client());
     let mut wanted = ConfigMap {
-        metadata: ObjectMeta { name: Some("a".to_owned()), ..ObjectMeta::default() },
+        metadata: ObjectMeta {
+            name: Some("a".to_owned()),
+            ..ObjectMeta::default()
+        },
         data: Some(BTreeMap::from([("k".to_owned(), "1".to_owned())])),
         ..ConfigMap::default()
     };
@@ -26,10 +29,16 @@ async fn a_kube_client_in_process_creates_reads_and_replaces_ka_002_ka_020_ka_02
     assert!(created.metadata.uid.is_some() && created.metadata.creation_timestamp.is_some());
     let read = api.get("a").await.unwrap();
     assert_eq!(read, created);
-    wanted.metadata.resource_version.clone_from(&created.metadata.resource_version);
+    wanted
+        .metadata
+        .resource_version
+        .clone_from(&created.metadata.resource_version);
     wanted.data = Some(BTreeMap::from([("k".to_owned(), "2".to_owned())]));
     let replaced = api.replace("a", &PostParams::default(), &wanted).await.unwrap();
-    assert_ne!(replaced.metadata.resource_version, created.metadata.resource_version);
+    assert_ne!(
+        replaced.metadata.resource_version,
+        created.metadata.resource_version
+    );
     assert_eq!(replaced.metadata.uid, created.metadata.uid);
     assert_eq!(api.list(&Default::default()).await.unwrap().items.len(), 1);
     assert!(api.get_opt("b").await.unwrap().is_none());
@@ -38,10 +47,16 @@ async fn a_kube_client_in_process_creates_reads_and_replaces_ka_002_ka_020_ka_02
 #[tokio::test]
 async fn a_stale_version_is_a_conflict_with_the_text_of_the_reference_ka_022() {
     let server = Server::start().await;
-    let created = server.post(CONFIG_MAPS, &config_map("a", json!({"k": "1"}))).await.json();
+    let created = server
+        .post(CONFIG_MAPS, &config_map("a", json!({"k": "1"})))
+        .await
+        .json();
     let mut second = created.clone();
     second["data"]["k"] = json!("2");
-    assert_eq!(server.put(&format!("{CONFIG_MAPS}/a"), &second).await.status, StatusCode::OK);
+    assert_eq!(
+        server.put(&format!("{CONFIG_MAPS}/a"), &second).await.status,
+        StatusCode::OK
+    );
     let answer = server.put(&format!("{CONFIG_MAPS}/a"), &second).await;
     assert_eq!(answer.status, StatusCode::CONFLICT);
     assert_eq!(
@@ -54,11 +69,23 @@ async fn a_stale_version_is_a_conflict_with_the_text_of_the_reference_ka_022() {
 #[tokio::test]
 async fn an_update_that_changes_nothing_keeps_its_version_ka_021() {
     let server = Server::start().await;
-    let created = server.post(CONFIG_MAPS, &config_map("a", json!({"k": "1"}))).await.json();
+    let created = server
+        .post(CONFIG_MAPS, &config_map("a", json!({"k": "1"})))
+        .await
+        .json();
     let again = server.put(&format!("{CONFIG_MAPS}/a"), &created).await.json();
-    assert_eq!(again["metadata"]["resourceVersion"], created["metadata"]["resourceVersion"]);
-    let patched = server.merge(&format!("{CONFIG_MAPS}/a"), &json!({"data": {"k": "1"}})).await.json();
-    assert_eq!(patched["metadata"]["resourceVersion"], created["metadata"]["resourceVersion"]);
+    assert_eq!(
+        again["metadata"]["resourceVersion"],
+        created["metadata"]["resourceVersion"]
+    );
+    let patched = server
+        .merge(&format!("{CONFIG_MAPS}/a"), &json!({"data": {"k": "1"}}))
+        .await
+        .json();
+    assert_eq!(
+        patched["metadata"]["resourceVersion"],
+        created["metadata"]["resourceVersion"]
+    );
 }
 
 #[tokio::test]
@@ -91,14 +118,27 @@ async fn a_name_is_generated_on_request_ka_020() {
 #[tokio::test]
 async fn a_bad_name_and_a_missing_namespace_are_refused_with_the_texts_of_the_reference_ka_008() {
     let server = Server::start().await;
-    let answer = server.post(CONFIG_MAPS, &config_map("Not_A_Name", json!({}))).await;
+    let answer = server
+        .post(CONFIG_MAPS, &config_map("Not_A_Name", json!({})))
+        .await;
     assert_eq!(answer.status, StatusCode::UNPROCESSABLE_ENTITY);
     assert!(answer.message().starts_with(
         "ConfigMap \"Not_A_Name\" is invalid: metadata.name: Invalid value: \"Not_A_Name\": a lowercase RFC 1123 \
          subdomain must consist of"
     ));
-    let answer = server.post("/api/v1/namespaces/nowhere/configmaps", &config_map("a", json!({}))).await;
-    assert_eq!((answer.status, answer.message()), (StatusCode::NOT_FOUND, "namespaces \"nowhere\" not found".to_owned()));
+    let answer = server
+        .post(
+            "/api/v1/namespaces/nowhere/configmaps",
+            &config_map("a", json!({})),
+        )
+        .await;
+    assert_eq!(
+        (answer.status, answer.message()),
+        (
+            StatusCode::NOT_FOUND,
+            "namespaces \"nowhere\" not found".to_owned()
+        )
+    );
 }
 
 #[tokio::test]
@@ -106,7 +146,9 @@ async fn unknown_fields_warn_by_default_and_are_refused_when_strict_ka_014() {
     let server = Server::start().await;
     let mut body = config_map("a", json!({"k": "1"}));
     body["bogus"] = json!(1);
-    let answer = server.post(&format!("{CONFIG_MAPS}?fieldValidation=Strict"), &body).await;
+    let answer = server
+        .post(&format!("{CONFIG_MAPS}?fieldValidation=Strict"), &body)
+        .await;
     assert_eq!(answer.status, StatusCode::BAD_REQUEST);
     assert_eq!(
         answer.message(),
@@ -117,36 +159,69 @@ async fn unknown_fields_warn_by_default_and_are_refused_when_strict_ka_014() {
     assert_eq!(answer.warnings(), vec!["299 - \"unknown field \\\"bogus\\\"\""]);
     assert!(answer.json().get("bogus").is_none());
     let answer = server
-        .write("PUT", &format!("{CONFIG_MAPS}/a"), "application/json", r#"{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"},"data":{"k":"1","k":"2"}}"#.to_owned())
+        .write(
+            "PUT",
+            &format!("{CONFIG_MAPS}/a"),
+            "application/json",
+            r#"{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"},"data":{"k":"1","k":"2"}}"#
+                .to_owned(),
+        )
         .await;
-    assert_eq!(answer.warnings(), vec!["299 - \"duplicate field \\\"data.k\\\"\""]);
+    assert_eq!(
+        answer.warnings(),
+        vec!["299 - \"duplicate field \\\"data.k\\\"\""]
+    );
 }
 
 #[tokio::test]
 async fn a_dry_run_stores_nothing_ka_020() {
     let server = Server::start().await;
-    let answer = server.post(&format!("{CONFIG_MAPS}?dryRun=All"), &config_map("a", json!({}))).await;
+    let answer = server
+        .post(&format!("{CONFIG_MAPS}?dryRun=All"), &config_map("a", json!({})))
+        .await;
     assert_eq!(answer.status, StatusCode::CREATED);
-    assert_eq!(server.get(&format!("{CONFIG_MAPS}/a")).await.status, StatusCode::NOT_FOUND);
+    assert_eq!(
+        server.get(&format!("{CONFIG_MAPS}/a")).await.status,
+        StatusCode::NOT_FOUND
+    );
     server.post(CONFIG_MAPS, &config_map("a", json!({}))).await;
-    server.delete(&format!("{CONFIG_MAPS}/a?dryRun=All"), &Value::Null).await;
-    assert_eq!(server.get(&format!("{CONFIG_MAPS}/a")).await.status, StatusCode::OK);
+    server
+        .delete(&format!("{CONFIG_MAPS}/a?dryRun=All"), &Value::Null)
+        .await;
+    assert_eq!(
+        server.get(&format!("{CONFIG_MAPS}/a")).await.status,
+        StatusCode::OK
+    );
 }
 
 #[tokio::test]
 async fn a_yaml_body_is_read_ka_007() {
     let server = Server::start().await;
     let body = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: a\ndata:\n  k: \"1\"\n";
-    let answer = server.write("POST", CONFIG_MAPS, "application/yaml", body.to_owned()).await;
-    assert_eq!((answer.status, &answer.json()["data"]["k"]), (StatusCode::CREATED, &json!("1")));
+    let answer = server
+        .write("POST", CONFIG_MAPS, "application/yaml", body.to_owned())
+        .await;
+    assert_eq!(
+        (answer.status, &answer.json()["data"]["k"]),
+        (StatusCode::CREATED, &json!("1"))
+    );
 }
 
 #[tokio::test]
 async fn a_body_in_an_unknown_format_or_too_large_is_refused_ka_007_ka_008() {
     let server = Server::with(|options| options.limits.body_bytes = 1000).await;
-    let answer = server.write("POST", CONFIG_MAPS, "application/vnd.kubernetes.protobuf", String::new()).await;
+    let answer = server
+        .write(
+            "POST",
+            CONFIG_MAPS,
+            "application/vnd.kubernetes.protobuf",
+            String::new(),
+        )
+        .await;
     assert_eq!(answer.status, StatusCode::UNSUPPORTED_MEDIA_TYPE);
-    let answer = server.post(CONFIG_MAPS, &config_map("a", json!({"k": "x".repeat(1000)}))).await;
+    let answer = server
+        .post(CONFIG_MAPS, &config_map("a", json!({"k": "x".repeat(1000)})))
+        .await;
     assert_eq!(answer.status, StatusCode::PAYLOAD_TOO_LARGE);
     assert_eq!(answer.json()["reason"], "RequestEntityTooLarge");
 }
@@ -155,15 +230,40 @@ async fn a_body_in_an_unknown_format_or_too_large_is_refused_ka_007_ka_008() {
 async fn server_side_apply_creates_merges_and_reports_conflicts_ka_027() {
     let server = Server::start().await;
     let path = format!("{CONFIG_MAPS}/a");
-    let answer = server.apply(&format!("{path}?fieldManager=one"), &config_map("a", json!({"k": "1"}))).await;
+    let answer = server
+        .apply(
+            &format!("{path}?fieldManager=one"),
+            &config_map("a", json!({"k": "1"})),
+        )
+        .await;
     assert_eq!(answer.status, StatusCode::CREATED);
-    let answer = server.apply(&format!("{path}?fieldManager=two"), &config_map("a", json!({"l": "1"}))).await;
-    assert_eq!((answer.status, answer.json()["data"].clone()), (StatusCode::OK, json!({"k": "1", "l": "1"})));
-    let answer = server.apply(&format!("{path}?fieldManager=two"), &config_map("a", json!({"k": "2"}))).await;
+    let answer = server
+        .apply(
+            &format!("{path}?fieldManager=two"),
+            &config_map("a", json!({"l": "1"})),
+        )
+        .await;
+    assert_eq!(
+        (answer.status, answer.json()["data"].clone()),
+        (StatusCode::OK, json!({"k": "1", "l": "1"}))
+    );
+    let answer = server
+        .apply(
+            &format!("{path}?fieldManager=two"),
+            &config_map("a", json!({"k": "2"})),
+        )
+        .await;
     assert_eq!(answer.status, StatusCode::CONFLICT);
-    assert_eq!(answer.json()["details"]["causes"][0]["reason"], "FieldManagerConflict");
-    let answer =
-        server.apply(&format!("{path}?fieldManager=two&force=true"), &config_map("a", json!({"k": "2"}))).await;
+    assert_eq!(
+        answer.json()["details"]["causes"][0]["reason"],
+        "FieldManagerConflict"
+    );
+    let answer = server
+        .apply(
+            &format!("{path}?fieldManager=two&force=true"),
+            &config_map("a", json!({"k": "2"})),
+        )
+        .await;
     assert_eq!(answer.json()["data"], json!({"k": "2"}));
     let answer = server.apply(&path, &config_map("a", json!({}))).await;
     assert_eq!(answer.status, StatusCode::UNPROCESSABLE_ENTITY);
@@ -174,14 +274,20 @@ async fn a_kube_client_applies_ka_002_ka_027() {
     let server = Server::start().await;
     let api: Api<ConfigMap> = Api::default_namespaced(server.client());
     let wanted = config_map("a", json!({"k": "1"}));
-    let applied = api.patch("a", &PatchParams::apply("tester"), &Patch::Apply(&wanted)).await.unwrap();
+    let applied = api
+        .patch("a", &PatchParams::apply("tester"), &Patch::Apply(&wanted))
+        .await
+        .unwrap();
     let entries = applied.metadata.managed_fields.clone().unwrap();
     assert_eq!(entries.len(), 1);
     assert_eq!(
         (entries[0].manager.as_deref(), entries[0].operation.as_deref()),
         (Some("tester"), Some("Apply"))
     );
-    let again = api.patch("a", &PatchParams::apply("tester"), &Patch::Apply(&wanted)).await.unwrap();
+    let again = api
+        .patch("a", &PatchParams::apply("tester"), &Patch::Apply(&wanted))
+        .await
+        .unwrap();
     assert_eq!(again, applied);
 }
 
@@ -190,10 +296,15 @@ async fn concurrent_patches_of_one_object_all_arrive_ka_022() {
     let server = Server::start().await;
     server.post(CONFIG_MAPS, &config_map("a", json!({}))).await;
     let path = format!("{CONFIG_MAPS}/a");
-    let patches: Vec<Value> = (0..5).map(|index| json!({"data": {format!("k{index}"): "1"}})).collect();
+    let patches: Vec<Value> = (0..5)
+        .map(|index| json!({"data": {format!("k{index}"): "1"}}))
+        .collect();
     let answers = futures::future::join_all(patches.iter().map(|patch| server.merge(&path, patch))).await;
     assert!(answers.iter().all(|answer| answer.status == StatusCode::OK));
-    assert_eq!(server.get(&path).await.json()["data"].as_object().unwrap().len(), 5);
+    assert_eq!(
+        server.get(&path).await.json()["data"].as_object().unwrap().len(),
+        5
+    );
 }
 
 #[tokio::test]
@@ -208,15 +319,32 @@ async fn a_deployment_counts_generations_and_keeps_status_and_spec_apart_ka_021(
     let status = json!({"status": {"replicas": 1, "readyReplicas": 1, "observedGeneration": 1}, "spec": {"replicas": 9}});
     let written = server.merge(&format!("{one}/status"), &status).await.json();
     assert_eq!(
-        (&written["spec"]["replicas"], &written["status"]["readyReplicas"], &written["metadata"]["generation"]),
+        (
+            &written["spec"]["replicas"],
+            &written["status"]["readyReplicas"],
+            &written["metadata"]["generation"]
+        ),
         (&json!(1), &json!(1), &json!(1))
     );
-    let written = server.merge(&one, &json!({"status": {"readyReplicas": 7}, "spec": {"replicas": 2}})).await.json();
+    let written = server
+        .merge(
+            &one,
+            &json!({"status": {"readyReplicas": 7}, "spec": {"replicas": 2}}),
+        )
+        .await
+        .json();
     assert_eq!(
-        (&written["spec"]["replicas"], &written["status"]["readyReplicas"], &written["metadata"]["generation"]),
+        (
+            &written["spec"]["replicas"],
+            &written["status"]["readyReplicas"],
+            &written["metadata"]["generation"]
+        ),
         (&json!(2), &json!(1), &json!(2))
     );
-    let labelled = server.merge(&one, &json!({"metadata": {"labels": {"a": "b"}}})).await.json();
+    let labelled = server
+        .merge(&one, &json!({"metadata": {"labels": {"a": "b"}}}))
+        .await
+        .json();
     assert_eq!(labelled["metadata"]["generation"], 2);
 }
 
@@ -226,12 +354,21 @@ async fn a_deployment_is_scaled_through_its_subresource_ka_010() {
     let path = "/apis/apps/v1/namespaces/default/deployments";
     server.post(path, &deployment()).await;
     let scale = server.get(&format!("{path}/orders/scale")).await.json();
-    assert_eq!((&scale["kind"], &scale["spec"]["replicas"]), (&json!("Scale"), &json!(1)));
+    assert_eq!(
+        (&scale["kind"], &scale["spec"]["replicas"]),
+        (&json!("Scale"), &json!(1))
+    );
     assert_eq!(scale["status"]["selector"], "app=orders");
-    let scaled = server.merge(&format!("{path}/orders/scale"), &json!({"spec": {"replicas": 3}})).await.json();
+    let scaled = server
+        .merge(&format!("{path}/orders/scale"), &json!({"spec": {"replicas": 3}}))
+        .await
+        .json();
     assert_eq!(scaled["spec"]["replicas"], 3);
     let object = server.get(&format!("{path}/orders")).await.json();
-    assert_eq!((&object["spec"]["replicas"], &object["metadata"]["generation"]), (&json!(3), &json!(2)));
+    assert_eq!(
+        (&object["spec"]["replicas"], &object["metadata"]["generation"]),
+        (&json!(3), &json!(2))
+    );
 }
 
 pub(crate) fn deployment() -> Value {
@@ -259,39 +396,76 @@ async fn services_get_addresses_of_their_own_ka_010() {
     let answers = futures::future::join_all(bodies.iter().map(|body| server.post(path, body))).await;
     let addresses: std::collections::HashSet<String> = answers
         .iter()
-        .map(|answer| answer.json()["spec"]["clusterIP"].as_str().unwrap_or_default().to_owned())
+        .map(|answer| {
+            answer.json()["spec"]["clusterIP"]
+                .as_str()
+                .unwrap_or_default()
+                .to_owned()
+        })
         .collect();
-    assert!(addresses.len() == 3 && addresses.iter().all(|address| address.starts_with("10.")), "{addresses:?}");
+    assert!(
+        addresses.len() == 3 && addresses.iter().all(|address| address.starts_with("10.")),
+        "{addresses:?}"
+    );
 }
 
 #[tokio::test]
 async fn what_is_not_served_is_answered_like_the_reference_ka_006() {
     let server = Server::start().await;
     let answer = server.get("/nowhere").await;
-    assert_eq!((answer.status, answer.body.as_slice()), (StatusCode::NOT_FOUND, b"404 page not found\n".as_slice()));
+    assert_eq!(
+        (answer.status, answer.body.as_slice()),
+        (StatusCode::NOT_FOUND, b"404 page not found\n".as_slice())
+    );
     let answer = server.get("/apis/example.com/v1/things").await;
-    assert_eq!((answer.status, answer.body.as_slice()), (StatusCode::NOT_FOUND, b"404 page not found\n".as_slice()));
+    assert_eq!(
+        (answer.status, answer.body.as_slice()),
+        (StatusCode::NOT_FOUND, b"404 page not found\n".as_slice())
+    );
     let answer = server.get("/api/v1/things").await;
-    assert_eq!(answer.message(), "the server could not find the requested resource");
+    assert_eq!(
+        answer.message(),
+        "the server could not find the requested resource"
+    );
     let answer = server.delete("/apis/apps/v1/deployments", &Value::Null).await;
-    assert_eq!((answer.status, &answer.json()["reason"]), (StatusCode::METHOD_NOT_ALLOWED, &json!("MethodNotAllowed")));
-    let answer = server.get_as(CONFIG_MAPS, "application/vnd.kubernetes.protobuf").await;
-    assert_eq!((answer.status, &answer.json()["reason"]), (StatusCode::NOT_ACCEPTABLE, &json!("NotAcceptable")));
+    assert_eq!(
+        (answer.status, &answer.json()["reason"]),
+        (StatusCode::METHOD_NOT_ALLOWED, &json!("MethodNotAllowed"))
+    );
+    let answer = server
+        .get_as(CONFIG_MAPS, "application/vnd.kubernetes.protobuf")
+        .await;
+    assert_eq!(
+        (answer.status, &answer.json()["reason"]),
+        (StatusCode::NOT_ACCEPTABLE, &json!("NotAcceptable"))
+    );
 }
 
 #[tokio::test]
 async fn anonymous_requests_reach_health_and_version_only_ka_040() {
     let server = Server::start().await;
     for path in ["/healthz", "/livez", "/readyz", "/version"] {
-        let answer = server.send_anonymously(Request::get(path).body(Body::empty()).unwrap()).await;
+        let answer = server
+            .send_anonymously(Request::get(path).body(Body::empty()).unwrap())
+            .await;
         assert_eq!(answer.status, StatusCode::OK, "{path}");
     }
     for path in ["/api", "/metrics", CONFIG_MAPS, "/nowhere"] {
-        let answer = server.send_anonymously(Request::get(path).body(Body::empty()).unwrap()).await;
-        assert_eq!((answer.status, &answer.json()["reason"]), (StatusCode::UNAUTHORIZED, &json!("Unauthorized")), "{path}");
+        let answer = server
+            .send_anonymously(Request::get(path).body(Body::empty()).unwrap())
+            .await;
+        assert_eq!(
+            (answer.status, &answer.json()["reason"]),
+            (StatusCode::UNAUTHORIZED, &json!("Unauthorized")),
+            "{path}"
+        );
     }
     let answer = server.get("/readyz?verbose").await;
-    assert!(String::from_utf8(answer.body).unwrap().ends_with("readyz check passed\n"));
+    assert!(
+        String::from_utf8(answer.body)
+            .unwrap()
+            .ends_with("readyz check passed\n")
+    );
     assert_eq!(server.get("/version").await.json()["minor"], "37");
 }
 
@@ -303,5 +477,8 @@ async fn a_claimed_identity_in_a_header_counts_for_nothing_ka_042() {
         .header("Impersonate-User", "kubernetes-admin")
         .body(Body::empty())
         .unwrap();
-    assert_eq!(server.send_anonymously(request).await.status, StatusCode::UNAUTHORIZED);
+    assert_eq!(
+        server.send_anonymously(request).await.status,
+        StatusCode::UNAUTHORIZED
+    );
 }

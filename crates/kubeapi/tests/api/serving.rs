@@ -23,7 +23,9 @@ async fn client(path: &Path) -> Client {
     // The process needs a default provider once; a second installation is refused and harmless.
     let _already_installed = rustls::crypto::ring::default_provider().install_default();
     let kubeconfig = Kubeconfig::read_from(path).unwrap();
-    let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap();
+    let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
+        .await
+        .unwrap();
     Client::try_from(config).unwrap()
 }
 
@@ -35,15 +37,30 @@ async fn the_kubeconfig_is_all_a_client_needs_ka_001() {
     let serving = serve(&server, directory.path(), &cancellation).await;
     assert!(serving.kubeconfig.is_absolute());
     let client = client(&serving.kubeconfig).await;
-    let namespaces = Api::<Namespace>::all(client.clone()).list(&Default::default()).await.unwrap();
-    assert!(namespaces.items.iter().any(|namespace| namespace.metadata.name.as_deref() == Some("default")));
+    let namespaces = Api::<Namespace>::all(client.clone())
+        .list(&Default::default())
+        .await
+        .unwrap();
+    assert!(
+        namespaces
+            .items
+            .iter()
+            .any(|namespace| namespace.metadata.name.as_deref() == Some("default"))
+    );
     assert_eq!(client.apiserver_version().await.unwrap().minor, "37");
     for file in ["kubeconfig", "ca/ca.key", "ca/server.key", "ca/admin-token"] {
-        let mode = std::fs::metadata(directory.path().join(file)).unwrap().permissions().mode();
+        let mode = std::fs::metadata(directory.path().join(file))
+            .unwrap()
+            .permissions()
+            .mode();
         assert_eq!(mode & 0o777, 0o600, "{file}");
     }
     cancellation.cancel();
-    tokio::time::timeout(DEADLINE, serving.task).await.unwrap().unwrap().unwrap();
+    tokio::time::timeout(DEADLINE, serving.task)
+        .await
+        .unwrap()
+        .unwrap()
+        .unwrap();
 }
 
 #[tokio::test]
@@ -69,11 +86,18 @@ async fn a_wrong_token_and_none_are_refused_ka_040() {
     for token in [Some("wrong".to_owned()), None] {
         kubeconfig.auth_infos[0].auth_info.as_mut().unwrap().token = token.map(Into::into);
         let options = KubeConfigOptions::default();
-        let config = Config::from_custom_kubeconfig(kubeconfig.clone(), &options).await.unwrap();
+        let config = Config::from_custom_kubeconfig(kubeconfig.clone(), &options)
+            .await
+            .unwrap();
         let client = Client::try_from(config).unwrap();
-        let error = Api::<ConfigMap>::default_namespaced(client).list(&Default::default()).await.unwrap_err();
+        let error = Api::<ConfigMap>::default_namespaced(client)
+            .list(&Default::default())
+            .await
+            .unwrap_err();
         match error {
-            kube::Error::Api(status) => assert_eq!((status.code, status.reason.as_str()), (401, "Unauthorized")),
+            kube::Error::Api(status) => {
+                assert_eq!((status.code, status.reason.as_str()), (401, "Unauthorized"))
+            }
             other => panic!("{other}"),
         }
     }
@@ -95,10 +119,17 @@ async fn a_client_that_stalls_does_not_hold_up_others_or_the_end_ka_008() {
     }
     let client = client(&serving.kubeconfig).await;
     let api: Api<ConfigMap> = Api::default_namespaced(client);
-    tokio::time::timeout(DEADLINE, api.list(&Default::default())).await.unwrap().unwrap();
+    tokio::time::timeout(DEADLINE, api.list(&Default::default()))
+        .await
+        .unwrap()
+        .unwrap();
     let _watch = api.watch(&Default::default(), "0").await.unwrap();
     cancellation.cancel();
-    tokio::time::timeout(DEADLINE, serving.task).await.unwrap().unwrap().unwrap();
+    tokio::time::timeout(DEADLINE, serving.task)
+        .await
+        .unwrap()
+        .unwrap()
+        .unwrap();
     assert_eq!(server.get(CONFIG_MAPS).await.status, 200);
 }
 
@@ -112,6 +143,14 @@ async fn a_port_that_is_taken_is_named_ka_001() {
         directory: directory.path().join("ca"),
         kubeconfig: directory.path().join("kubeconfig"),
     };
-    let error = server.api.serve_tls(options, CancellationToken::new()).await.unwrap_err();
-    assert!(error.to_string().starts_with(&format!("cannot listen on {}", taken.local_addr().unwrap())));
+    let error = server
+        .api
+        .serve_tls(options, CancellationToken::new())
+        .await
+        .unwrap_err();
+    assert!(
+        error
+            .to_string()
+            .starts_with(&format!("cannot listen on {}", taken.local_addr().unwrap()))
+    );
 }

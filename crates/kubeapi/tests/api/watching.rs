@@ -25,11 +25,17 @@ struct Events {
 
 impl Events {
     async fn open(server: &Server, query: &str) -> Self {
-        let mut request = Request::get(format!("{CONFIG_MAPS}?watch=1{query}")).body(Body::empty()).unwrap();
+        let mut request = Request::get(format!("{CONFIG_MAPS}?watch=1{query}"))
+            .body(Body::empty())
+            .unwrap();
         request.extensions_mut().insert(Identity::admin());
         let response = server.api.router().oneshot(request).await.unwrap();
         assert_eq!(response.status(), 200);
-        Self { stream: response.into_body().into_data_stream(), rest: Vec::new(), deadline: DEADLINE }
+        Self {
+            stream: response.into_body().into_data_stream(),
+            rest: Vec::new(),
+            deadline: DEADLINE,
+        }
     }
 
     /// The next event; `None` at the end.
@@ -39,7 +45,9 @@ impl Events {
                 let line: Vec<u8> = self.rest.drain(..=end).collect();
                 return Some(serde_json::from_slice(&line).unwrap());
             }
-            let chunk = tokio::time::timeout(self.deadline, self.stream.next()).await.expect("an event in time")?;
+            let chunk = tokio::time::timeout(self.deadline, self.stream.next())
+                .await
+                .expect("an event in time")?;
             self.rest.extend_from_slice(&chunk.unwrap());
         }
     }
@@ -59,18 +67,29 @@ fn pair(kind: &str, name: &str) -> (String, String) {
 #[tokio::test]
 async fn a_watch_from_a_version_brings_each_change_once_and_in_order() {
     let server = Server::start().await;
-    let created = server.post(CONFIG_MAPS, &config_map("a", json!({"k": "1"}))).await.json();
+    let created = server
+        .post(CONFIG_MAPS, &config_map("a", json!({"k": "1"})))
+        .await
+        .json();
     let version = created["metadata"]["resourceVersion"].as_str().unwrap();
     let mut events = Events::open(&server, &format!("&resourceVersion={version}")).await;
     server.post(CONFIG_MAPS, &config_map("b", json!({}))).await;
-    server.merge(&format!("{CONFIG_MAPS}/a"), &json!({"data": {"k": "2"}})).await;
+    server
+        .merge(&format!("{CONFIG_MAPS}/a"), &json!({"data": {"k": "2"}}))
+        .await;
     server.delete(&format!("{CONFIG_MAPS}/a"), &Value::Null).await;
     assert_eq!(events.short().await, pair("ADDED", "b"));
     assert_eq!(events.short().await, pair("MODIFIED", "a"));
     let deleted = events.next().await.unwrap();
-    assert_eq!((&deleted["type"], &deleted["object"]["data"]["k"]), (&json!("DELETED"), &json!("2")));
+    assert_eq!(
+        (&deleted["type"], &deleted["object"]["data"]["k"]),
+        (&json!("DELETED"), &json!("2"))
+    );
     let list = server.get(CONFIG_MAPS).await.json();
-    assert_eq!(deleted["object"]["metadata"]["resourceVersion"], list["metadata"]["resourceVersion"]);
+    assert_eq!(
+        deleted["object"]["metadata"]["resourceVersion"],
+        list["metadata"]["resourceVersion"]
+    );
 }
 
 #[tokio::test]
@@ -85,7 +104,8 @@ async fn a_watch_without_a_version_begins_with_what_is_there() {
 
 #[tokio::test]
 async fn a_compacted_version_is_one_error_event_in_a_good_stream() {
-    let store = mainstay_store::kube::KubeStore::open(mainstay_store::kube::KubeOptions::in_memory()).unwrap();
+    let store =
+        mainstay_store::kube::KubeStore::open(mainstay_store::kube::KubeOptions::in_memory()).unwrap();
     let options = mainstay_kubeapi::ApiOptions::new(
         store.clone(),
         mainstay_telemetry::clock::system(),
@@ -98,7 +118,10 @@ async fn a_compacted_version_is_one_error_event_in_a_good_stream() {
     store.compact(Some(newest)).await.unwrap();
     let mut events = Events::open(&server, "&resourceVersion=1").await;
     let error = events.next().await.unwrap();
-    assert_eq!((&error["type"], &error["object"]["code"]), (&json!("ERROR"), &json!(410)));
+    assert_eq!(
+        (&error["type"], &error["object"]["code"]),
+        (&json!("ERROR"), &json!(410))
+    );
     assert_eq!(error["object"]["reason"], "Expired");
     assert!(events.next().await.is_none());
     let mut events =
@@ -115,17 +138,27 @@ async fn a_streaming_list_ends_with_its_bookmark() {
     assert_eq!(events.short().await, pair("ADDED", "a"));
     let bookmark = events.next().await.unwrap();
     assert_eq!(bookmark["type"], "BOOKMARK");
-    assert_eq!(bookmark["object"]["metadata"]["annotations"], json!({"k8s.io/initial-events-end": "true"}));
+    assert_eq!(
+        bookmark["object"]["metadata"]["annotations"],
+        json!({"k8s.io/initial-events-end": "true"})
+    );
     let mut events = Events::open(&server, &format!("{query}&resourceVersion=999999")).await;
     let error = events.next().await.unwrap();
-    assert_eq!((&error["type"], &error["object"]["code"]), (&json!("ERROR"), &json!(504)));
+    assert_eq!(
+        (&error["type"], &error["object"]["code"]),
+        (&json!("ERROR"), &json!(504))
+    );
     assert_eq!(error["object"]["details"]["retryAfterSeconds"], 1);
 }
 
 #[tokio::test]
 async fn a_plain_watch_ahead_of_the_server_waits() {
     let server = Server::start().await;
-    let current: u64 = server.get(CONFIG_MAPS).await.json()["metadata"]["resourceVersion"].as_str().unwrap().parse().unwrap();
+    let current: u64 = server.get(CONFIG_MAPS).await.json()["metadata"]["resourceVersion"]
+        .as_str()
+        .unwrap()
+        .parse()
+        .unwrap();
     let mut events = Events::open(&server, &format!("&resourceVersion={}", current + 1)).await;
     server.post(CONFIG_MAPS, &config_map("early", json!({}))).await;
     server.post(CONFIG_MAPS, &config_map("late", json!({}))).await;
@@ -141,13 +174,26 @@ async fn an_object_that_leaves_a_selector_is_deleted_and_one_that_enters_is_adde
     let mut events = Events::open(&server, "&labelSelector=tier%3Dx").await;
     assert_eq!(events.short().await, pair("ADDED", "a"));
     let path = format!("{CONFIG_MAPS}/a");
-    let left =
-        server.merge(&path, &json!({"metadata": {"labels": {"tier": "y"}}, "data": {"k": "2"}})).await.json();
+    let left = server
+        .merge(
+            &path,
+            &json!({"metadata": {"labels": {"tier": "y"}}, "data": {"k": "2"}}),
+        )
+        .await
+        .json();
     let deleted = events.next().await.unwrap();
-    assert_eq!((&deleted["type"], &deleted["object"]["data"]["k"]), (&json!("DELETED"), &json!("1")));
-    assert_eq!(deleted["object"]["metadata"]["resourceVersion"], left["metadata"]["resourceVersion"]);
+    assert_eq!(
+        (&deleted["type"], &deleted["object"]["data"]["k"]),
+        (&json!("DELETED"), &json!("1"))
+    );
+    assert_eq!(
+        deleted["object"]["metadata"]["resourceVersion"],
+        left["metadata"]["resourceVersion"]
+    );
     server.merge(&path, &json!({"data": {"k": "3"}})).await;
-    server.merge(&path, &json!({"metadata": {"labels": {"tier": "x"}}})).await;
+    server
+        .merge(&path, &json!({"metadata": {"labels": {"tier": "x"}}}))
+        .await;
     assert_eq!(events.short().await, pair("ADDED", "a"));
 }
 
@@ -172,19 +218,32 @@ async fn too_many_watches_are_told_so_before_a_stream_exists() {
     let server = Server::with(|options| options.limits.watches = 1).await;
     let _open = Events::open(&server, "").await;
     let answer = server.get(&format!("{CONFIG_MAPS}?watch=1")).await;
-    assert_eq!((answer.status.as_u16(), answer.headers["retry-after"].to_str().unwrap()), (429, "1"));
+    assert_eq!(
+        (
+            answer.status.as_u16(),
+            answer.headers["retry-after"].to_str().unwrap()
+        ),
+        (429, "1")
+    );
 }
 
 #[tokio::test]
 async fn the_watcher_of_kube_follows_with_both_strategies_ka_002() {
     let server = Server::start().await;
     server.post(CONFIG_MAPS, &config_map("a", json!({}))).await;
-    for config in [watcher::Config::default(), watcher::Config::default().streaming_lists()] {
+    for config in [
+        watcher::Config::default(),
+        watcher::Config::default().streaming_lists(),
+    ] {
         let api: Api<ConfigMap> = Api::default_namespaced(server.client());
         let mut stream = Box::pin(watcher(api, config));
         let mut seen = Vec::new();
         while !matches!(seen.last(), Some(text) if text == "done") {
-            let event = tokio::time::timeout(DEADLINE, stream.try_next()).await.unwrap().unwrap().unwrap();
+            let event = tokio::time::timeout(DEADLINE, stream.try_next())
+                .await
+                .unwrap()
+                .unwrap()
+                .unwrap();
             seen.push(match event {
                 watcher::Event::Init => "init".to_owned(),
                 watcher::Event::InitApply(object) => object.name_any(),
@@ -193,8 +252,17 @@ async fn the_watcher_of_kube_follows_with_both_strategies_ka_002() {
             });
         }
         assert_eq!(seen, vec!["init", "a", "done"]);
-        server.merge(&format!("{CONFIG_MAPS}/a"), &json!({"data": {"k": uuid::Uuid::new_v4().to_string()}})).await;
-        let event = tokio::time::timeout(DEADLINE, stream.try_next()).await.unwrap().unwrap().unwrap();
+        server
+            .merge(
+                &format!("{CONFIG_MAPS}/a"),
+                &json!({"data": {"k": uuid::Uuid::new_v4().to_string()}}),
+            )
+            .await;
+        let event = tokio::time::timeout(DEADLINE, stream.try_next())
+            .await
+            .unwrap()
+            .unwrap()
+            .unwrap();
         assert!(matches!(event, watcher::Event::Apply(object) if object.name_any() == "a"));
     }
 }
@@ -213,6 +281,10 @@ async fn a_controller_of_kube_reconciles_ka_002() {
         |_object, error, _context| match *error {},
         Arc::new(()),
     ));
-    let (reconciled, _action) = tokio::time::timeout(DEADLINE, runs.next()).await.unwrap().unwrap().unwrap();
+    let (reconciled, _action) = tokio::time::timeout(DEADLINE, runs.next())
+        .await
+        .unwrap()
+        .unwrap()
+        .unwrap();
     assert_eq!(reconciled.name, "a");
 }

@@ -37,7 +37,10 @@ impl Api {
             return Err(ApiError::new(Reason::NotFound, "the server has no logs of pods"));
         };
         let Ok(permit) = Arc::clone(self.watches()).try_acquire_owned() else {
-            let mut error = ApiError::new(Reason::TooManyRequests, "too many logs are open, please try again later");
+            let mut error = ApiError::new(
+                Reason::TooManyRequests,
+                "too many logs are open, please try again later",
+            );
             error.retry_after_seconds = Some(1);
             return Err(error);
         };
@@ -59,26 +62,39 @@ impl Api {
                 })
             })
             .take_until(self.closing().clone().cancelled_owned());
-        Ok(Answer::stream(HeaderValue::from_static("text/plain"), Body::from_stream(lines)))
+        Ok(Answer::stream(
+            HeaderValue::from_static("text/plain"),
+            Body::from_stream(lines),
+        ))
     }
 
     fn log_request(&self, call: &Call, pod: &Value) -> ApiResult<LogRequest> {
         let options = &call.options;
         let bad = |name: &str, value: &str| {
-            ApiError::new(Reason::BadRequest, format!("invalid value {value:?} of the query option {name:?}"))
+            ApiError::new(
+                Reason::BadRequest,
+                format!("invalid value {value:?} of the query option {name:?}"),
+            )
         };
         let flag = |name: &str| matches!(options.value(name), Some("" | "1" | "true" | "True" | "TRUE"));
         let number = |name: &str| -> ApiResult<Option<u64>> {
-            options.value(name).map(|text| text.parse().map_err(|_not_a_number| bad(name, text))).transpose()
+            options
+                .value(name)
+                .map(|text| text.parse().map_err(|_not_a_number| bad(name, text)))
+                .transpose()
         };
         let since = match (number("sinceSeconds")?, options.value("sinceTime")) {
             (Some(seconds), _) => {
                 let seconds = i64::try_from(seconds).unwrap_or(i64::MAX);
-                self.clock().now().checked_sub(SignedDuration::from_secs(seconds)).ok()
+                self.clock()
+                    .now()
+                    .checked_sub(SignedDuration::from_secs(seconds))
+                    .ok()
             }
-            (None, Some(text)) => {
-                Some(text.parse::<Timestamp>().map_err(|_not_a_time| bad("sinceTime", text))?)
-            }
+            (None, Some(text)) => Some(
+                text.parse::<Timestamp>()
+                    .map_err(|_not_a_time| bad("sinceTime", text))?,
+            ),
             (None, None) => None,
         };
         Ok(LogRequest {
@@ -101,9 +117,16 @@ impl Api {
         let format = body_format(request.headers())?;
         let body = super::super::read_body(self, request).await?;
         let binding = writes::decode(&body, format)?.value;
-        let node = binding.pointer("/target/name").and_then(Value::as_str).unwrap_or("").to_owned();
+        let node = binding
+            .pointer("/target/name")
+            .and_then(Value::as_str)
+            .unwrap_or("")
+            .to_owned();
         if node.is_empty() {
-            return Err(ApiError::new(Reason::BadRequest, "target.name: Required value: a binding names its node"));
+            return Err(ApiError::new(
+                Reason::BadRequest,
+                "target.name: Required value: a binding names its node",
+            ));
         }
         let (group, plural) = (call.kind.group.clone(), call.kind.plural.clone());
         let now = object::format_time(self.clock().now());
@@ -113,20 +136,30 @@ impl Api {
             if object::is_being_deleted(pod) {
                 return conflict("pod is being deleted, cannot be assigned to a host");
             }
-            let assigned = pod.pointer("/spec/nodeName").and_then(Value::as_str).unwrap_or("");
+            let assigned = pod
+                .pointer("/spec/nodeName")
+                .and_then(Value::as_str)
+                .unwrap_or("");
             if !assigned.is_empty() {
                 let text = format!("pod {name} is already assigned to node {assigned:?}");
                 return conflict(&text);
             }
-            let Some(fields) = pod.as_object_mut() else { return conflict("the pod is no object") };
+            let Some(fields) = pod.as_object_mut() else {
+                return conflict("the pod is no object");
+            };
             if let Some(spec) = fields.entry("spec").or_insert_with(|| json!({})).as_object_mut() {
                 spec.insert("nodeName".to_owned(), json!(node));
             }
             let status = fields.entry("status").or_insert_with(|| json!({}));
             if let Some(status) = status.as_object_mut()
-                && let Some(conditions) = status.entry("conditions").or_insert_with(|| json!([])).as_array_mut()
+                && let Some(conditions) = status
+                    .entry("conditions")
+                    .or_insert_with(|| json!([]))
+                    .as_array_mut()
             {
-                conditions.retain(|condition| condition.get("type").and_then(Value::as_str) != Some("PodScheduled"));
+                conditions.retain(|condition| {
+                    condition.get("type").and_then(Value::as_str) != Some("PodScheduled")
+                });
                 conditions.push(json!({
                     "type": "PodScheduled", "status": "True", "lastProbeTime": null, "lastTransitionTime": now,
                 }));
@@ -141,7 +174,6 @@ impl Api {
             part: Part::Whole,
             intention: Intention::Change(change),
             manager,
-            identity: call.identity.clone(),
             dry_run: call.options.dry_run == DryRun::All,
             field_validation: call.options.field_validation,
             decoding_findings: Vec::new(),
@@ -154,7 +186,11 @@ impl Api {
     pub(super) async fn pod_eviction(&self, call: &Call, request: Request) -> ApiResult<Answer> {
         let format = body_format(request.headers())?;
         let body = super::super::read_body(self, request).await?;
-        let eviction = if body.is_empty() { Value::Null } else { writes::decode(&body, format)?.value };
+        let eviction = if body.is_empty() {
+            Value::Null
+        } else {
+            writes::decode(&body, format)?.value
+        };
         let options = DeleteOptions::parse(&call.options, eviction.get("deleteOptions"))?;
         self.delete(&call.view(), &call.key(), &options).await?;
         Ok(success())
@@ -181,7 +217,12 @@ fn container(call: &Call, pod: &Value, wanted: &str) -> ApiResult<String> {
                 format!(
                     "a container name must be specified for pod {}, choose one of: [{}]",
                     call.name(),
-                    containers.iter().chain(&init).cloned().collect::<Vec<_>>().join(" ")
+                    containers
+                        .iter()
+                        .chain(&init)
+                        .cloned()
+                        .collect::<Vec<_>>()
+                        .join(" ")
                 ),
             )),
         };

@@ -20,12 +20,15 @@ use crate::{
 
 impl Api {
     pub(super) async fn scale(&self, call: &Call, request: Request) -> ApiResult<Answer> {
-        let Some(paths) = call.kind.scale.clone() else { return Err(not_allowed()) };
+        let Some(paths) = call.kind.scale.clone() else {
+            return Err(not_allowed());
+        };
         match call.verb {
             Verb::Get => {
-                let stored = self.store().get(&call.key()).ok_or_else(|| {
-                    ApiError::not_found(&call.kind.group, &call.kind.plural, call.name())
-                })?;
+                let stored = self
+                    .store()
+                    .get(&call.key())
+                    .ok_or_else(|| ApiError::not_found(&call.kind.group, &call.kind.plural, call.name()))?;
                 let object = call.view().value(&stored.value, stored.revision)?;
                 Ok(Answer::ok(&scale_of(&object, &paths)))
             }
@@ -47,7 +50,9 @@ impl Api {
             match &intention {
                 Intention::Replace(body) => scale = body.clone(),
                 Intention::JsonPatch(body) => patch::json_patch(&mut scale, body)?,
-                Intention::MergePatch(body) | Intention::StrategicPatch(body) => patch::merge_patch(&mut scale, body)?,
+                Intention::MergePatch(body) | Intention::StrategicPatch(body) => {
+                    patch::merge_patch(&mut scale, body)?
+                }
                 Intention::Apply { configuration, .. } => patch::merge_patch(&mut scale, configuration)?,
                 Intention::Create(_) | Intention::Change(_) => return Err(not_allowed()),
             }
@@ -75,7 +80,6 @@ impl Api {
             part: Part::Scale,
             intention: Intention::Change(change),
             manager,
-            identity: call.identity.clone(),
             dry_run: call.options.dry_run == DryRun::All,
             field_validation: call.options.field_validation,
             decoding_findings: Vec::new(),
@@ -87,7 +91,9 @@ impl Api {
 
 /// `.a.b` as the names it is made of.
 fn segments(path: &str) -> impl Iterator<Item = &str> {
-    path.trim_start_matches('.').split('.').filter(|segment| !segment.is_empty())
+    path.trim_start_matches('.')
+        .split('.')
+        .filter(|segment| !segment.is_empty())
 }
 
 fn get_path<'a>(object: &'a Value, path: &str) -> Option<&'a Value> {
@@ -99,12 +105,18 @@ fn set_path(object: &mut Value, path: &str, value: Value) -> ApiResult<()> {
     for segment in segments(path) {
         if !place.is_object() {
             if !place.is_null() {
-                return Err(ApiError::new(Reason::InternalError, format!("{path} does not lead to a field")));
+                return Err(ApiError::new(
+                    Reason::InternalError,
+                    format!("{path} does not lead to a field"),
+                ));
             }
             *place = json!({});
         }
         let Some(fields) = place.as_object_mut() else {
-            return Err(ApiError::new(Reason::InternalError, format!("{path} does not lead to a field")));
+            return Err(ApiError::new(
+                Reason::InternalError,
+                format!("{path} does not lead to a field"),
+            ));
         };
         place = fields.entry(segment).or_insert(Value::Null);
     }
@@ -116,8 +128,14 @@ fn set_path(object: &mut Value, path: &str, value: Value) -> ApiResult<()> {
 fn scale_of(object: &Value, paths: &ScalePaths) -> Value {
     let count = |path: &str| get_path(object, path).and_then(Value::as_i64).unwrap_or(0);
     let selector = match &paths.label_selector {
-        Some(path) => get_path(object, path).and_then(Value::as_str).unwrap_or("").to_owned(),
-        None => object.pointer("/spec/selector").map(selector_text).unwrap_or_default(),
+        Some(path) => get_path(object, path)
+            .and_then(Value::as_str)
+            .unwrap_or("")
+            .to_owned(),
+        None => object
+            .pointer("/spec/selector")
+            .map(selector_text)
+            .unwrap_or_default(),
     };
     let mut metadata = Map::new();
     for field in ["name", "namespace", "uid", "resourceVersion", "creationTimestamp"] {
@@ -139,9 +157,18 @@ fn scale_of(object: &Value, paths: &ScalePaths) -> Value {
 fn selector_text(selector: &Value) -> String {
     let mut parts = Vec::new();
     if let Some(labels) = selector.get("matchLabels").and_then(Value::as_object) {
-        parts.extend(labels.iter().filter_map(|(key, value)| Some(format!("{key}={}", value.as_str()?))));
+        parts.extend(
+            labels
+                .iter()
+                .filter_map(|(key, value)| Some(format!("{key}={}", value.as_str()?))),
+        );
     }
-    for expression in selector.get("matchExpressions").and_then(Value::as_array).into_iter().flatten() {
+    for expression in selector
+        .get("matchExpressions")
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+    {
         let key = expression.get("key").and_then(Value::as_str).unwrap_or("");
         let values = object::text_list(expression.get("values")).join(",");
         match expression.get("operator").and_then(Value::as_str) {
