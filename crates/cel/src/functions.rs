@@ -7,6 +7,7 @@ mod convert;
 mod format;
 mod lists;
 mod optional;
+mod sets;
 mod strings;
 mod times;
 
@@ -169,6 +170,10 @@ static TABLE: &[Function] = &[
     member("sum", (0, 0), None, lists::sum),
     member("min", (0, 0), None, lists::min),
     member("max", (0, 0), None, lists::max),
+    // Lists as sets, as Kubernetes enables them
+    global("sets.contains", 2, Some(Type::Bool), sets::contains),
+    global("sets.equivalent", 2, Some(Type::Bool), sets::equivalent),
+    global("sets.intersects", 2, Some(Type::Bool), sets::intersects),
     // Optional values
     global("optional.of", 1, Some(Type::Optional), optional::of),
     global("optional.none", 0, Some(Type::Optional), optional::none),

@@ -399,3 +399,16 @@ fn lists() {
         ("[[1], [2]].isSorted()", "no such overload: isSorted(list, list)"),
     ]);
 }
+
+#[test]
+fn sets() {
+    hold(&[
+        "sets.contains([1, 2, 3], [3, 1.0, 1]) && !sets.contains([1], [2]) && sets.contains([], [])",
+        "sets.equivalent([1, 2, 2], [2u, 1]) && !sets.equivalent([1], [1, 2])",
+        "sets.intersects([1, 2], [2, 3]) && !sets.intersects([1], [2]) && !sets.intersects([], [1])",
+    ]);
+    fail(&[(
+        "sets.contains(dyn(1), [1])",
+        "no such overload: sets.contains(int, list)",
+    )]);
+}

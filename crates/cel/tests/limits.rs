@@ -77,6 +77,7 @@ fn every_way_to_walk_far_is_charged() {
         "self.list.exists(a, self.text.matches('(a|aa)*b|.*' + string(a)))",
         "self.numbers.all(a, self.numbers.all(b, 'a'.matches('\\\\w{50}' + string(a) + string(b)) || true))",
         "self.list.all(a, self.list.all(b, !(2 in self.list)))",
+        "self.list.all(a, sets.equivalent(self.list, self.numbers.map(n, 1)))",
         "self.list.all(a, self.list.indexOf(2) == self.list.lastIndexOf(2))",
         "self.list.all(a, self.text.size() == self.text.indexOf('b') || true)",
     ] {
