@@ -1,6 +1,6 @@
 //! The command line: the only place that reads the process's environment.
 
-use std::{net::SocketAddr, path::PathBuf};
+use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf};
 
 use clap::{Args, Parser, Subcommand};
 
@@ -11,6 +11,23 @@ pub(crate) struct Arguments {
     /// What to do.
     #[command(subcommand)]
     pub(crate) command: Command,
+}
+
+/// The variables of this process that the workloads' models may use (`interfaces.md` 8). They are handed on in memory and
+/// never enter the Kubernetes API.
+const MODEL_VARIABLES: &[&str] = &[
+    "OPENAI_API_KEY",
+    "OPENAI_BASE_URL",
+    "ANTHROPIC_API_KEY",
+    "ANTHROPIC_BASE_URL",
+    "GEMINI_API_KEY",
+    "GOOGLE_API_KEY",
+];
+
+/// Those of the model variables that are set.
+#[expect(clippy::disallowed_methods, reason = "the one place that reads the environment")]
+pub(crate) fn model_environment() -> BTreeMap<String, String> {
+    MODEL_VARIABLES.iter().filter_map(|name| Some(((*name).to_owned(), std::env::var(name).ok()?))).collect()
 }
 
 /// The verbs.

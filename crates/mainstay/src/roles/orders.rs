@@ -35,10 +35,8 @@ struct Order {
     customer: &'static str,
     items: Vec<&'static str>,
     total: &'static str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    carrier: Option<&'static str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    expected: Option<&'static str>,
+    carrier: &'static str,
+    expected: &'static str,
 }
 
 /// The orders by number.
@@ -66,10 +64,10 @@ fn first_orders() -> Vec<Order> {
         expected,
     };
     vec![
-        order(1015, "delivered", "Ada", &["lantern"], "24.00 EUR", Some("Parcel Post"), None),
-        order(1016, "open", "Grace", &["compass", "map"], "61.50 EUR", None, None),
-        order(1017, "shipped", "Linus", &["rope", "anchor"], "139.90 EUR", Some("Harbour Express"), Some("Friday")),
-        order(1018, "returned", "Barbara", &["sextant"], "310.00 EUR", Some("Parcel Post"), None),
+        order(1015, "delivered", "Ada", &["lantern"], "24.00 EUR", "Parcel Post", "last Monday"),
+        order(1016, "open", "Grace", &["compass", "map"], "61.50 EUR", "a carrier yet to be chosen", "next week"),
+        order(1017, "shipped", "Linus", &["rope", "anchor"], "139.90 EUR", "Harbour Express", "Friday"),
+        order(1018, "returned", "Barbara", &["sextant"], "310.00 EUR", "Parcel Post", "last Thursday"),
     ]
 }
 

@@ -1,0 +1,209 @@
+//! The role `agent`: one AgentRuntime's conversations.
+//!
+//! It reads what its controller rendered into its Pod: the pack, `tools.yaml`, `providers.yaml` and the credentials beside
+//! them. Its policies it follows itself, so that a change is in force with the next call.
+
+mod configuration;
+mod policies;
+
+use std::{sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use mainstay_agent::{Engine, EngineOptions, Hubs, Limits, ModelEntry, PackFile, tool::NoTools, tool::ToolRunner};
+use mainstay_llm::{BuildContext, config::ProvidersConfig};
+use mainstay_server::facade::{self, FacadeOptions, Handler};
+use mainstay_store::payload::PayloadStore;
+use mainstay_telemetry::{clock::SharedClock, metrics::Metrics, random::SharedRandom, task};
+use mainstay_tools::{AgentIdentity, Toolset, ToolsetOptions, config::ToolsConfig, policy::PolicyEngine};
+use mainstay_workload::{Role, RoleError, WorkloadContext};
+
+use self::configuration::{Configuration, HandlerMode};
+
+/// The name of the container port that the facade is served under.
+pub(crate) const FACADE_PORT: &str = "facade";
+
+/// What every agent of this process shares.
+#[derive(Clone)]
+pub(crate) struct Agent {
+    /// Where conversations are kept.
+    pub(crate) payload: PayloadStore,
+    /// The live sessions, so that two Pods of one agent do not run one session twice.
+    pub(crate) hubs: Hubs,
+    /// Wall-clock time.
+    pub(crate) clock: SharedClock,
+    /// Identifiers and jitter.
+    pub(crate) random: SharedRandom,
+    /// Figures.
+    pub(crate) metrics: Metrics,
+    /// Whether ToolPolicies are a kind that is served and judged by.
+    pub(crate) policy_engine: bool,
+}
+
+#[async_trait]
+impl Role for Agent {
+    async fn run(&self, context: WorkloadContext) -> Result<(), RoleError> {
+        let configuration = Configuration::read(&context)?;
+        let policy = PolicyEngine::default();
+        let engine = match configuration.handler {
+            HandlerMode::Runtime => Some(self.engine(&configuration, &context, &policy).await?),
+            HandlerMode::Echo | HandlerMode::Demo => None,
+        };
+        let follower = match &engine {
+            Some(_) if self.policy_engine => {
+                let feed = policies::Feed::new(&context, policy);
+                // Nothing is judged before the policies are known: a call would be refused for want of a permit that exists.
+                let feed = feed.first_list().await?;
+                Some(task::spawn("policies", feed.follow(context.cancellation.clone())))
+            }
+            _ => {
+                policy.disable();
+                None
+            }
+        };
+        if let Some(engine) = &engine {
+            match engine.resume_open_turns().await {
+                Ok(0) => {}
+                Ok(count) => context.log.line(format!("continuing {count} turn(s) that were interrupted")),
+                Err(error) => context.log.line(format!("interrupted turns cannot be read: {error}")),
+            }
+        }
+        let handler = match (&engine, configuration.handler) {
+            (Some(engine), _) => Handler::Runtime(engine.clone()),
+            (None, HandlerMode::Demo) => Handler::Demo,
+            (None, _) => Handler::Echo,
+        };
+        let router = facade::router(handler, self.facade_options(&configuration, &context));
+        context.ports.serve(FACADE_PORT, router).map_err(|error| RoleError::new(error.to_string()))?;
+        context.log.line(format!("agent {}/{} is ready", configuration.namespace, configuration.agent));
+        context.readiness.ready();
+        context.cancellation.cancelled().await;
+        context.readiness.not_ready("draining");
+        if let Some(engine) = engine
+            && !engine.drain(configuration.drain_timeout).await
+        {
+            context.log.line("turns that still ran were stopped; they are continued when the agent starts again");
+        }
+        if let Some(follower) = follower
+            && let Err(error) = follower.await
+        {
+            context.log.line(format!("the watch of policies failed: {error}"));
+        }
+        Ok(())
+    }
+}
+
+impl Agent {
+    fn facade_options(&self, configuration: &Configuration, context: &WorkloadContext) -> FacadeOptions {
+        FacadeOptions::new(
+            &configuration.namespace,
+            &configuration.agent,
+            Arc::clone(&self.clock),
+            Arc::clone(&self.random),
+            context.cancellation.clone(),
+        )
+    }
+
+    async fn engine(
+        &self,
+        configuration: &Configuration,
+        context: &WorkloadContext,
+        policy: &PolicyEngine,
+    ) -> Result<Engine, RoleError> {
+        let options = EngineOptions {
+            namespace: configuration.namespace.clone(),
+            agent: configuration.agent.clone(),
+            pack: Arc::new(PackFile::new(
+                context
+                    .files
+                    .path(&configuration.pack_path)
+                    .map_err(|error| RoleError::new(format!("{}: {error}", configuration.pack_path)))?,
+            )),
+            models: self.models(configuration, context)?,
+            tools: self.tools(configuration, context, policy)?,
+            journal: Arc::new(self.payload.clone()),
+            hubs: self.hubs.clone(),
+            clock: Arc::clone(&self.clock),
+            random: Arc::clone(&self.random),
+            limits: Limits {
+                client_tool_timeout: configuration.client_tool_timeout,
+                session_ttl: configuration.session_ttl,
+                ..Limits::default()
+            },
+            surface_unlisted_tools: false,
+        };
+        Engine::start(options).await.map_err(|error| {
+            let reason = error.reason();
+            RoleError::new(format!("{reason}: {}", with_cause(&error)))
+        })
+    }
+
+    fn models(&self, configuration: &Configuration, context: &WorkloadContext) -> Result<Vec<ModelEntry>, RoleError> {
+        let path = &configuration.providers_path;
+        let text = context.files.read_to_string(path).map_err(|error| RoleError::new(error.to_string()))?;
+        let providers = ProvidersConfig::parse(&text).map_err(|error| RoleError::new(format!("{path}: {error}")))?;
+        let build = BuildContext {
+            connector: context.connector.clone(),
+            files: context.files.clone(),
+            environment: context.environment.clone(),
+            clock: Arc::clone(&self.clock),
+            random: Arc::clone(&self.random),
+        };
+        providers
+            .providers
+            .iter()
+            .filter(|provider| provider.role == "llm")
+            .map(|provider| {
+                let model = mainstay_llm::build(provider, &build)
+                    .map_err(|error| RoleError::new(format!("{}: {error}", error.reason())))?;
+                Ok(ModelEntry::from_config(provider, model))
+            })
+            .collect()
+    }
+
+    fn tools(
+        &self,
+        configuration: &Configuration,
+        context: &WorkloadContext,
+        policy: &PolicyEngine,
+    ) -> Result<Arc<dyn ToolRunner>, RoleError> {
+        let path = &configuration.tools_path;
+        let text = match context.files.read_to_string(path) {
+            Ok(text) => text,
+            // An agent without a registry has no file.
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Arc::new(NoTools)),
+            Err(error) => return Err(RoleError::new(error.to_string())),
+        };
+        let config = ToolsConfig::parse(&text).map_err(|error| RoleError::new(format!("{path}: {error}")))?;
+        let toolset = Toolset::load(
+            &config,
+            ToolsetOptions {
+                connector: context.connector.clone(),
+                files: context.files.clone(),
+                clock: Arc::clone(&self.clock),
+                random: Arc::clone(&self.random),
+                policy: policy.clone(),
+                agent: AgentIdentity {
+                    name: configuration.agent.clone(),
+                    namespace: configuration.namespace.clone(),
+                    workspace: String::new(),
+                },
+            },
+        );
+        for missing in toolset.unavailable() {
+            context.log.line(format!("handler {} is not offered ({}): {}", missing.handler, missing.reason, missing.message));
+        }
+        Ok(Arc::new(toolset))
+    }
+}
+
+/// The text of an error with its innermost cause, where the text does not hold it already.
+fn with_cause(error: &(dyn std::error::Error + 'static)) -> String {
+    let text = error.to_string();
+    match error.source().map(|source| with_cause(source)) {
+        Some(cause) if !text.contains(&cause) => format!("{text}: {cause}"),
+        _ => text,
+    }
+}
+
+/// How long a role may take to end when nothing says otherwise.
+const DRAIN: Duration = Duration::from_secs(30);

@@ -1,0 +1,347 @@
+//! How the parts are wired into a running server.
+//!
+//! ```text
+//! data directory (lock) → stores → embedded API (threads of its own) → definitions → local node, controllers → front door
+//! ```
+//!
+//! Stopping goes the other way: the front door and the API stop accepting, Pods drain, the stores close last.
+
+mod api_threads;
+mod definitions;
+mod directory;
+mod log_source;
+mod retention;
+
+use std::{
+    io,
+    net::{IpAddr, Ipv4Addr, SocketAddr},
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use mainstay_agent::Hubs;
+use mainstay_controllers::{Controllers, ControllersOptions};
+use mainstay_kubeapi::{Identity, ServeOptions};
+use mainstay_localnode::{LocalNode, LocalNodeOptions, Parts};
+use mainstay_server::front_door::{self, FrontDoor};
+use mainstay_store::{
+    data_directory::{DataDirectory, DataDirectoryError, write_private},
+    kube::{KubeOptions, KubeStore},
+    payload::{PayloadOptions, PayloadStore},
+};
+use mainstay_telemetry::{
+    clock::{self, SharedClock},
+    logs::{self, Destination, Format, RotatingFile},
+    metrics::Metrics,
+    random::{self, SharedRandom},
+    task,
+};
+use mainstay_workload::{Connector, Roles};
+use tokio::{net::TcpListener, task::JoinHandle};
+use tokio_util::sync::CancellationToken;
+
+use self::{api_threads::ApiThreads, directory::Agents, log_source::Logs};
+use crate::{
+    arguments::{self, LogFormat, ServeArguments, Switch},
+    endpoints::Endpoints,
+    roles,
+    server_process::StartReport,
+    terminal,
+    terminal::Failure,
+};
+
+/// Where the front door is when nothing says otherwise.
+const FRONT_DOOR: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 7480);
+/// Where the Kubernetes API is when nothing says otherwise.
+const KUBERNETES_API: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 7443);
+/// The size at which the log is rotated, in bytes, and how many files are kept.
+const LOG_BYTES: u64 = 10 * 1024 * 1024;
+const LOG_FILES: usize = 3;
+
+/// A running server.
+pub(crate) struct Running {
+    endpoints: Endpoints,
+    /// Ends the front door and everything that works on objects.
+    outer: CancellationToken,
+    /// Ends the API, once nothing needs it any more.
+    inner: CancellationToken,
+    workers: Vec<JoinHandle<()>>,
+    api: ApiThreads,
+    kube: KubeStore,
+    payload: PayloadStore,
+    /// Held until everything else has ended.
+    _data: DataDirectory,
+}
+
+impl Running {
+    /// Where it is reached.
+    pub(crate) fn endpoints(&self) -> &Endpoints {
+        &self.endpoints
+    }
+
+    /// Drains and ends.
+    pub(crate) async fn stop(self) {
+        self.outer.cancel();
+        for ended in futures::future::join_all(self.workers).await {
+            if let Err(error) = ended {
+                tracing::error!(%error, "a part of the server failed");
+            }
+        }
+        self.inner.cancel();
+        self.api.end().await;
+        self.payload.close().await;
+        self.kube.close().await;
+        tracing::info!("stopped");
+    }
+}
+
+/// Starts a server on the data directory of `arguments`.
+pub(crate) async fn start(arguments: &ServeArguments) -> Result<Running, Failure> {
+    let data = DataDirectory::open(&arguments.data.data).map_err(|error| no_data_directory(&error))?;
+    start_log(&data, arguments)?;
+    let former = Endpoints::read(data.path())?;
+    let (former_http, former_kube) = former.as_ref().map(Endpoints::former_addresses).unwrap_or_default();
+    let listen = arguments.listen.or(former_http).unwrap_or(FRONT_DOOR);
+    let kube_listen = arguments.kube_listen.or(former_kube).unwrap_or(KUBERNETES_API);
+    for (address, flag) in [(listen, "--listen"), (kube_listen, "--kube-listen")] {
+        if !address.ip().is_loopback() && !arguments.allow_remote {
+            return Err(Failure::new(format!("`{flag} {address}` is reachable from other machines"))
+                .with_hint("add `--allow-remote` if that is meant"));
+        }
+    }
+    // Bound first: a port that is taken is the likeliest mistake, and nothing has been started yet.
+    let listener = TcpListener::bind(listen).await.map_err(|error| not_bound(listen, &error, "--listen"))?;
+    let front_address =
+        listener.local_addr().map_err(|error| Failure::new(format!("the front door's address: {error}")))?;
+    let (clock, random, metrics) = (clock::system(), random::system(), Metrics::new());
+    let (kube, payload) = open_stores(&data).await?;
+    let (outer, inner) = (CancellationToken::new(), CancellationToken::new());
+    let logs = Logs::default();
+    let api = ApiThreads::start(kube.clone(), &clock, &random, &metrics, logs.clone(), inner.clone()).await?;
+    let serving = api
+        .serve_tls(
+            ServeOptions { address: kube_listen, directory: data.ca_dir(), kubeconfig: data.kubeconfig() },
+            inner.clone(),
+        )
+        .await
+        .map_err(|error| not_served(&error, kube_listen))?;
+    let policy_engine = arguments.policy_engine == Switch::On;
+    definitions::install(&api.client(Identity::component("mainstay")), policy_engine).await?;
+
+    let agent = roles::agent::Agent {
+        payload: payload.clone(),
+        hubs: Hubs::new(),
+        clock: Arc::clone(&clock),
+        random: Arc::clone(&random),
+        metrics: metrics.clone(),
+        policy_engine,
+    };
+    let node = LocalNode::new(LocalNodeOptions {
+        client: api.client(Identity::component("mainstay-localnode")),
+        clients: Arc::new(api.clone()),
+        roles: known_roles(agent, &clock),
+        pods_directory: data.pods_dir(),
+        logs_directory: data.logs_dir().join("pods"),
+        host_environment: arguments::model_environment(),
+        clock: Arc::clone(&clock),
+        random: Arc::clone(&random),
+        parts: Parts::default(),
+    });
+    let handle = node.handle();
+    logs.connect(handle.logs.clone());
+    let mut workers = vec![
+        task::spawn("local node", node.run(outer.clone())),
+        controllers(&api, &clock, &random, front_address, policy_engine, outer.clone())?,
+        task::spawn("retention", retention::run(payload.clone(), Arc::clone(&clock), outer.clone())),
+    ];
+    let token = front_token(&data, former.as_ref(), &random)?;
+    let door = FrontDoor::new(Arc::new(Agents::new(handle)), &token, front_address, metrics.clone());
+    workers.push(front_door(listener, front_door::router(door), outer.clone()));
+
+    let endpoints = Endpoints {
+        http: format!("http://{front_address}"),
+        kubernetes: format!("https://{}", serving.address),
+        kubeconfig: serving.kubeconfig.clone(),
+        token,
+        pid: std::process::id(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+    };
+    write_endpoints(&data, &endpoints)?;
+    tracing::info!(
+        front_door = endpoints.http,
+        kubernetes = endpoints.kubernetes,
+        pid = endpoints.pid,
+        "Mainstay {} runs",
+        endpoints.version
+    );
+    Ok(Running { endpoints, outer, inner, workers, api, kube, payload, _data: data })
+}
+
+fn start_log(data: &DataDirectory, arguments: &ServeArguments) -> Result<(), Failure> {
+    let path = data.logs_dir().join("mainstay.log");
+    let file = RotatingFile::open(&path, LOG_BYTES, LOG_FILES).map_err(|error| Failure::new(error.to_string()))?;
+    let format = match arguments.log_format {
+        LogFormat::Text => Format::Text,
+        LogFormat::Json => Format::Json,
+    };
+    logs::start(Destination::File(file), format, &arguments.log).map_err(|error| Failure::new(error.to_string()))
+}
+
+/// Opens both stores. Reading them may take a while, so it does not happen on a thread that serves others.
+async fn open_stores(data: &DataDirectory) -> Result<(KubeStore, PayloadStore), Failure> {
+    let (kube, payload) = (data.kube_db(), data.payload_db());
+    let (kube_path, payload_path) = (kube.clone(), payload.clone());
+    let opened = tokio::task::spawn_blocking(move || {
+        let kube = KubeStore::open(KubeOptions::file(kube)).map_err(|error| not_opened(&kube_path, &error))?;
+        let payload =
+            PayloadStore::open(PayloadOptions::file(payload)).map_err(|error| not_opened(&payload_path, &error))?;
+        Ok((kube, payload))
+    });
+    opened.await.map_err(|error| Failure::new(format!("opening the databases failed: {error}")))?
+}
+
+fn not_opened(path: &Path, error: &dyn std::error::Error) -> Failure {
+    let cause = crate::applying::cause(error);
+    let text = error.to_string();
+    let text = if text.contains(&cause) { text } else { format!("{text}: {cause}") };
+    Failure::new(format!("{}: {text}", path.display()))
+}
+
+fn known_roles(agent: roles::agent::Agent, clock: &SharedClock) -> Roles {
+    let mock_model = roles::mock_model::MockModelRole { clock: Arc::clone(clock) };
+    [
+        ("agent".to_owned(), Arc::new(agent) as Arc<dyn mainstay_workload::Role>),
+        ("demo".to_owned(), Arc::new(roles::orders::Demo)),
+        ("mock-model".to_owned(), Arc::new(mock_model)),
+    ]
+    .into()
+}
+
+fn controllers(
+    api: &ApiThreads,
+    clock: &SharedClock,
+    random: &SharedRandom,
+    front_address: SocketAddr,
+    policy_engine: bool,
+    cancellation: CancellationToken,
+) -> Result<JoinHandle<()>, Failure> {
+    let connector =
+        Connector::direct().map_err(|error| Failure::new(format!("no connection can be made: {error}")))?;
+    let options = ControllersOptions {
+        image: "mainstay".to_owned(),
+        service_endpoint: Some(front_address.to_string()),
+        policy_engine,
+        connector,
+        clock: Arc::clone(clock),
+        random: Arc::clone(random),
+    };
+    let client = api.client(Identity::component("mainstay-controllers"));
+    Ok(task::spawn("controllers", Controllers::run(options, client, cancellation)))
+}
+
+fn front_door(listener: TcpListener, router: axum::Router, cancellation: CancellationToken) -> JoinHandle<()> {
+    task::spawn("front door", async move {
+        let service = router.into_make_service_with_connect_info::<SocketAddr>();
+        let served = axum::serve(listener, service).with_graceful_shutdown(cancellation.cancelled_owned()).await;
+        if let Err(error) = served {
+            tracing::error!(%error, "the front door ended");
+        }
+    })
+}
+
+/// The front door's token: made at the first start and kept, so that a client's configuration survives a restart.
+fn front_token(
+    data: &DataDirectory,
+    former: Option<&Endpoints>,
+    random: &SharedRandom,
+) -> Result<String, Failure> {
+    let file: PathBuf = data.keys_dir().join("front-door-token");
+    match std::fs::read_to_string(&file) {
+        Ok(token) if !token.trim().is_empty() => return Ok(token.trim().to_owned()),
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            return Err(Failure::new(format!("{}: {error}", file.display())));
+        }
+        _ => {}
+    }
+    let token = former.map_or_else(
+        || format!("{}{}", random.uuid().simple(), random.uuid().simple()),
+        |former| former.token.clone(),
+    );
+    write_private(&file, token.as_bytes()).map_err(|error| no_data_directory(&error))?;
+    Ok(token)
+}
+
+fn write_endpoints(data: &DataDirectory, endpoints: &Endpoints) -> Result<(), Failure> {
+    let text = serde_json::to_string_pretty(endpoints)
+        .map_err(|error| Failure::new(format!("the endpoints cannot be written: {error}")))?;
+    write_private(&data.endpoints(), text.as_bytes()).map_err(|error| no_data_directory(&error))
+}
+
+fn no_data_directory(error: &DataDirectoryError) -> Failure {
+    let failure = Failure::new(match std::error::Error::source(error) {
+        Some(source) => format!("{error}: {source}"),
+        None => error.to_string(),
+    });
+    match error {
+        DataDirectoryError::InUse { .. } => {
+            failure.with_hint("stop it with `mainstay down`, or give this one a directory of its own with `--data DIR`")
+        }
+        DataDirectoryError::NotWritable { .. } | DataDirectoryError::Foreign { .. } => {
+            failure.with_hint("name another directory with `--data DIR`")
+        }
+        _ => failure,
+    }
+}
+
+fn not_served(error: &mainstay_kubeapi::ServeError, address: SocketAddr) -> Failure {
+    match error {
+        mainstay_kubeapi::ServeError::Bind { source, .. } => not_bound(address, source, "--kube-listen"),
+        other => Failure::new(format!("the Kubernetes API cannot be served: {other}")),
+    }
+}
+
+/// The failure of an address that cannot be bound.
+pub(crate) fn not_bound(address: SocketAddr, error: &io::Error, flag: &str) -> Failure {
+    let failure = Failure::new(format!("cannot listen on {address}: {error}"));
+    match error.kind() {
+        io::ErrorKind::AddrInUse => {
+            let free = SocketAddr::new(address.ip(), 0);
+            failure.with_hint(format!("another program has the port; choose one with `{flag} {free}`"))
+        }
+        _ => failure,
+    }
+}
+
+/// Waits for the signal to end; gives its name.
+pub(crate) async fn stop_signal() -> &'static str {
+    use tokio::signal::unix::{SignalKind, signal};
+    let (Ok(mut terminate), Ok(mut hangup)) = (signal(SignalKind::terminate()), signal(SignalKind::hangup())) else {
+        // Without handlers the default action ends the process.
+        return std::future::pending().await;
+    };
+    loop {
+        tokio::select! {
+            _ = tokio::signal::ctrl_c() => return "interrupted",
+            _ = terminate.recv() => return "told to end",
+            // A terminal that closes is not meant for a server in the background.
+            _ = hangup.recv() => {}
+        }
+    }
+}
+
+/// `mainstay serve`: a server whose starter reads one line of report from its standard output.
+pub(crate) async fn in_background(arguments: &ServeArguments) -> Result<(), Failure> {
+    let started = start(arguments).await;
+    let report = match &started {
+        Ok(_) => StartReport::Ready,
+        Err(failure) => StartReport::Failed { text: failure.text.clone(), hint: failure.hint.clone() },
+    };
+    let line = serde_json::to_string(&report)
+        .map_err(|error| Failure::new(format!("the report cannot be written: {error}")))?;
+    terminal::data(line);
+    let running = started?;
+    let signal = stop_signal().await;
+    tracing::info!("{signal}: finishing what runs");
+    running.stop().await;
+    Ok(())
+}
