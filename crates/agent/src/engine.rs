@@ -189,6 +189,21 @@ impl Engine {
         Ok(count)
     }
 
+    /// Namespace of the agent.
+    pub fn namespace(&self) -> &str {
+        &self.shared.options.namespace
+    }
+
+    /// Name of the agent.
+    pub fn agent(&self) -> &str {
+        &self.shared.options.agent
+    }
+
+    /// Tells the time, for whoever serves this engine.
+    pub fn clock(&self) -> SharedClock {
+        self.shared.options.clock.clone()
+    }
+
     /// Whether new sessions and messages are refused.
     pub fn is_draining(&self) -> bool {
         self.shared.is_draining()

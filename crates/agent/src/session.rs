@@ -10,7 +10,7 @@ use uuid::Uuid;
 use crate::engine::Shared;
 use crate::event::{Caller, Event};
 use crate::hub::{self, ClientAttachment, ClientReply, Hub, SubscriptionError};
-use crate::journal::JournalError;
+use crate::journal::{JournalError, collect_events};
 use crate::pack_source::LoadedPack;
 use crate::turn;
 
@@ -208,6 +208,19 @@ impl SessionHandle {
             Arc::clone(&self.shared.options.journal),
             after,
         )
+    }
+
+    /// The stored events of one turn, in order.
+    ///
+    /// # Errors
+    ///
+    /// When the store cannot be read.
+    pub async fn events_of(&self, turn: &str) -> Result<Vec<Event>, JournalError> {
+        let journal = self.shared.options.journal.as_ref();
+        collect_events(journal, &self.hub.key, |event| {
+            event.turn.as_deref() == Some(turn)
+        })
+        .await
     }
 
     /// Cancels the turn that runs; `false` when none does. A message that waits is not touched.

@@ -3,6 +3,8 @@
 //! The steps are apart so that the intent of a call can be stored between the decision and the sending
 //! (interfaces.md 7).
 
+mod registry;
+
 use std::fmt::Debug;
 use std::time::Duration;
 
@@ -68,7 +70,7 @@ pub struct ToolRequest {
 }
 
 /// What came of a call. A failed call is an answer too: the model decides how to go on (OM-372).
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ToolAnswer {
     /// What the model reads.
     pub content: String,
@@ -76,6 +78,10 @@ pub struct ToolAnswer {
     pub is_error: bool,
     /// How often the call was sent.
     pub attempts: u32,
+    /// Stable word for an error.
+    pub reason: Option<String>,
+    /// HTTP status of the last answer.
+    pub status: Option<u16>,
 }
 
 /// The tools of an agent.
@@ -89,6 +95,12 @@ pub trait ToolRunner: Debug + Send + Sync {
 
     /// Whether the call may be made (OM-366). Never contacts the tool's backend.
     async fn decide(&self, request: &ToolRequest) -> Decision;
+
+    /// What speaks against a call before anything is sent, beside the decision: arguments that do not fit the
+    /// schema (OM-364).
+    fn refusal(&self, _request: &ToolRequest, _decision: &Decision) -> Option<ToolAnswer> {
+        None
+    }
 
     /// Makes a call that was allowed. Dropping the future aborts it.
     async fn execute(&self, request: &ToolRequest, decision: &Decision) -> ToolAnswer;
@@ -116,7 +128,7 @@ impl ToolRunner for NoTools {
         ToolAnswer {
             content: format!("there is no tool `{}`", request.tool),
             is_error: true,
-            attempts: 0,
+            ..ToolAnswer::default()
         }
     }
 }

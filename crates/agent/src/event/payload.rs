@@ -279,6 +279,9 @@ pub struct PolicyDecided {
     pub tool: String,
     /// Whether the call goes through.
     pub allow: bool,
+    /// The ToolPolicy that decided.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub policy: Option<String>,
     /// Rule or built-in reason of a denial.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub denied_by: Option<String>,
@@ -290,6 +293,9 @@ pub struct PolicyDecided {
     /// An audit policy would have refused.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub would_deny: bool,
+    /// Names of the headers that the policy adds to the call; their values may be secret.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub injected_headers: Vec<String>,
     /// The steps of the decision.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub trace: Value,
@@ -346,6 +352,12 @@ pub struct ToolFinished {
     pub duration_ms: u64,
     /// How often it was sent.
     pub attempts: u32,
+    /// Stable word for an error.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// HTTP status of the last answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status: Option<u16>,
 }
 
 /// `client_tool.requested` (OM-432).

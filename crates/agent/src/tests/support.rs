@@ -241,6 +241,7 @@ impl ToolRunner for ScriptedTools {
             content,
             is_error,
             attempts: 1,
+            ..ToolAnswer::default()
         }
     }
 }

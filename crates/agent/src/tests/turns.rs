@@ -202,7 +202,7 @@ async fn om_490_a_denied_call_reaches_no_backend_and_the_turn_goes_on() {
         "there was no side effect to intend"
     );
     assert_eq!(find(&seen, "tool.finished")["outcome"], "denied");
-    let expected = "tool call denied by policy: Orders are never deleted (rule no-deletes)";
+    let expected = "tool call denied by policy: Orders are never deleted (rule: no-deletes)";
     assert_eq!(results(&world, 1), [(expected.to_owned(), true)]);
     assert_eq!(seen.last().unwrap().kind, "turn.done");
 }
@@ -821,4 +821,47 @@ async fn an_answer_without_bound_is_given_up() {
         find(&seen, "turn.failed")["reason"],
         ModelErrorKind::Protocol.reason()
     );
+}
+
+/// The real tool layer behind the turn: a POST tool of a registry that a policy permits, over the connector.
+#[tokio::test]
+async fn a_registry_without_a_policy_refuses_every_call_v_70() {
+    use mainstay_tools::config::{HandlerConfig, HandlerType, HttpConfig, ToolDefinition, ToolsConfig};
+    use mainstay_tools::policy::{PolicyEngine, PolicySet};
+    use mainstay_tools::{Toolset, ToolsetOptions};
+
+    let http: HttpConfig =
+        serde_json::from_value(json!({"endpoint": "http://127.0.0.1:9/orders", "method": "POST"})).unwrap();
+    let mut handler = HandlerConfig::new("orders", HandlerType::Http);
+    handler.http = Some(http);
+    handler.tool = Some(ToolDefinition {
+        name: "create".to_owned(),
+        ..ToolDefinition::default()
+    });
+    let config = ToolsConfig {
+        registry: "tools".to_owned(),
+        namespace: "default".to_owned(),
+        handlers: vec![handler],
+    };
+    let mut world = World::new(
+        vec![vec![Say::Call("c", "create", json!({}))], vec![Say::Text("no")]],
+        vec![],
+        json!({}),
+    );
+    let toolset = Toolset::load(
+        &config,
+        ToolsetOptions {
+            connector: mainstay_workload::Connector::direct().unwrap(),
+            files: mainstay_workload::FileRoot::at("/nonexistent"),
+            clock: world.clock.clone(),
+            random: world.random.clone(),
+            policy: PolicyEngine::new(PolicySet::compile(Vec::new())),
+            agent: mainstay_tools::AgentIdentity::default(),
+        },
+    );
+    world.options.tools = Arc::new(toolset);
+    let seen = run(&world, "hi").await;
+    assert_eq!(find(&seen, "policy.decided")["denied_by"], "no-matching-permit");
+    assert!(results(&world, 1)[0].0.starts_with("tool call denied by policy"));
+    assert!(!kinds(&seen).contains(&"tool.started"));
 }

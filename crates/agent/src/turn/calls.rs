@@ -117,23 +117,34 @@ impl Driver {
                 Mode::Audit => "audit".to_owned(),
             },
             would_deny: decision.would_deny,
+            policy: decision.deciding_policy().map(str::to_owned),
+            injected_headers: decision.injected_headers.keys().cloned().collect(),
             trace: if decision.trace.is_empty() {
                 Value::Null
             } else {
                 json!(decision.trace)
             },
         }));
-        if !decision.allow {
-            let content = denial(&decision);
+        if let Some(content) = decision.denial_text() {
             self.record_result(Finished {
                 call_id: call.id,
                 tool: call.name,
                 answer: ToolAnswer {
                     content,
                     is_error: true,
-                    attempts: 0,
+                    ..ToolAnswer::default()
                 },
                 outcome: CallOutcome::Denied,
+                took: Duration::ZERO,
+            });
+            return None;
+        }
+        if let Some(answer) = tools.refusal(&request, &decision) {
+            self.record_result(Finished {
+                call_id: call.id,
+                tool: call.name,
+                answer,
+                outcome: CallOutcome::Refused,
                 took: Duration::ZERO,
             });
             return None;
@@ -288,7 +299,7 @@ impl Driver {
             answer: ToolAnswer {
                 content: reason.to_owned(),
                 is_error: true,
-                attempts: 0,
+                ..ToolAnswer::default()
             },
             outcome: CallOutcome::Refused,
             took: Duration::ZERO,
@@ -304,6 +315,7 @@ impl Driver {
                 content: UNKNOWN_OUTCOME.to_owned(),
                 is_error: true,
                 attempts: 1,
+                ..ToolAnswer::default()
             },
             outcome: CallOutcome::Unknown,
             took: Duration::ZERO,
@@ -330,6 +342,8 @@ impl Driver {
             content,
             duration_ms: milliseconds(took),
             attempts: answer.attempts,
+            reason: answer.reason,
+            status: answer.status,
         }));
     }
 }
@@ -344,19 +358,6 @@ fn parse_arguments(text: &str) -> Result<Value, String> {
         Ok(arguments @ Value::Object(_)) => Ok(arguments),
         Ok(_) => Err("the arguments must be a JSON object".to_owned()),
         Err(error) => Err(format!("the arguments are not valid JSON: {error}")),
-    }
-}
-
-/// What the model reads about a denial (OM-490).
-fn denial(decision: &Decision) -> String {
-    let message = decision.message.as_deref().filter(|message| !message.is_empty());
-    match (message, decision.denied_by.as_deref()) {
-        (Some(message), Some(rule)) => format!("tool call denied by policy: {message} (rule {rule})"),
-        (Some(message), None) => format!("tool call denied by policy: {message}"),
-        (None, rule) => format!(
-            "tool call denied by policy: {}",
-            rule.unwrap_or("no reason given")
-        ),
     }
 }
 

@@ -30,6 +30,7 @@ pub(super) async fn wait(mut replies: mpsc::Receiver<ClientReply>, limits: &Limi
                     content,
                     is_error: false,
                     attempts: 1,
+                    ..ToolAnswer::default()
                 };
             }
             Ok(Some(ClientReply::Finished { result: Err(reason) })) => {
@@ -52,5 +53,6 @@ fn failed(content: String) -> ToolAnswer {
         content,
         is_error: true,
         attempts: 1,
+        ..ToolAnswer::default()
     }
 }

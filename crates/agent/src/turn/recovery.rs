@@ -223,6 +223,8 @@ mod tests {
             content: String::new(),
             duration_ms: 1,
             attempts: 1,
+            reason: None,
+            status: None,
         })
     }
 
