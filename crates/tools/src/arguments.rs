@@ -43,18 +43,21 @@ impl ArgumentCheck {
         if size > SCHEMA_BYTES {
             return Err(format!("it is larger than {SCHEMA_BYTES} bytes"));
         }
-        let patterns = PatternOptions::fancy_regex()
-            .backtrack_limit(BACKTRACK_LIMIT)
-            .size_limit(PATTERN_SIZE)
-            .dfa_size_limit(PATTERN_SIZE);
-        jsonschema::options()
-            .offline()
-            .with_pattern_options(patterns)
-            .build(schema)
-            .map(|validator| Self {
-                validator: Some(validator),
-            })
-            .map_err(|error| mainstay_telemetry::text::escape(&error.to_string(), MAX_VIOLATION_BYTES))
+        let validator = match build(schema) {
+            // A dialect of the author's own says nothing that is needed here; without its name the
+            // schema is read as the newest published one.
+            Err(_) if schema.get("$schema").is_some() => {
+                let mut schema = schema.clone();
+                if let Value::Object(schema) = &mut schema {
+                    schema.remove("$schema");
+                }
+                build(&schema)?
+            }
+            built => built?,
+        };
+        Ok(Self {
+            validator: Some(validator),
+        })
     }
 
     /// The arguments as an object that matches the schema.
@@ -90,6 +93,18 @@ impl ArgumentCheck {
             violations.join("; ")
         ))
     }
+}
+
+fn build(schema: &Value) -> Result<Validator, String> {
+    let patterns = PatternOptions::fancy_regex()
+        .backtrack_limit(BACKTRACK_LIMIT)
+        .size_limit(PATTERN_SIZE)
+        .dfa_size_limit(PATTERN_SIZE);
+    jsonschema::options()
+        .offline()
+        .with_pattern_options(patterns)
+        .build(schema)
+        .map_err(|error| mainstay_telemetry::text::escape(&error.to_string(), MAX_VIOLATION_BYTES))
 }
 
 #[cfg(test)]
@@ -142,6 +157,21 @@ mod tests {
         let check = ArgumentCheck::compile(&schema).unwrap();
         assert!(check.check(&json!({"any": null, "list": [1, "a"]})).is_ok());
         assert!(check.check(&json!({"list": "a"})).is_err());
+    }
+
+    #[test]
+    fn every_spelling_of_a_dialect_and_unknown_words_are_taken_d4() {
+        for schema in [
+            json!({"$schema": "http://json-schema.org/draft-07/schema"}),
+            json!({"$schema": "https://json-schema.org/draft-07/schema#"}),
+            json!({"$schema": "http://json-schema.org/schema#"}),
+            json!({"$schema": "https://example.com/own-dialect"}),
+            json!({"$schema": 5}),
+            json!({"properties": {"n": {"type": "integer", "format": "int32", "nullable": true, "x-order": 1}}}),
+        ] {
+            let check = ArgumentCheck::compile(&schema).unwrap();
+            assert!(check.check(&json!({"n": 1})).is_ok(), "{schema}");
+        }
     }
 
     #[test]

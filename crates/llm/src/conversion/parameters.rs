@@ -9,17 +9,75 @@ use serde_json::{Map, Value, json};
 // Deeper schemas tell a model nothing and cost the walk its bound.
 const MAX_DEPTH: usize = 32;
 
+// How far references and combinations at the root are followed.
+const MAX_ROOT_DEPTH: usize = 8;
+
 /// The schema to send: an object at the root, without `$schema`, `$id` and `$comment`; boolean
 /// subschemas as objects; arrays with `items`; objects with `properties`; one type where the author
-/// listed several (`null` first of all is dropped, since an optional argument may be left out).
+/// listed several (`null` first of all is dropped, since an optional argument may be left out). At
+/// the root, where providers take neither combinations nor references, the properties of all
+/// branches are listed together.
 pub fn acceptable(schema: &Value) -> Value {
-    let Value::Object(schema) = schema else {
+    let Value::Object(author) = schema else {
         return json!({"type": "object", "properties": {}});
     };
-    let mut root = rewrite_object(schema, 0, true);
+    let mut root = flatten(rewrite_object(author, 0, true), schema, 0);
     root.insert("type".to_owned(), json!("object"));
     root.entry("properties").or_insert_with(|| json!({}));
     Value::Object(root)
+}
+
+fn flatten(mut root: Map<String, Value>, document: &Value, depth: usize) -> Map<String, Value> {
+    let mut branches: Vec<(Map<String, Value>, bool)> = Vec::new();
+    if let Some(Value::String(reference)) = root.remove("$ref")
+        && let Some(Value::Object(target)) = reference
+            .strip_prefix('#')
+            .and_then(|pointer| document.pointer(pointer))
+    {
+        branches.push((rewrite_object(target, 0, true), true));
+    }
+    // Only what `allOf` requires is required whichever branch is meant.
+    for (keyword, binds) in [("allOf", true), ("anyOf", false), ("oneOf", false)] {
+        if let Some(Value::Array(schemas)) = root.remove(keyword) {
+            let objects = schemas.into_iter().filter_map(|schema| match schema {
+                Value::Object(schema) => Some((schema, binds)),
+                _ => None,
+            });
+            branches.extend(objects);
+        }
+    }
+    root.remove("not");
+    root.remove("enum");
+    if depth < MAX_ROOT_DEPTH {
+        for (branch, binds) in branches {
+            merge(&mut root, flatten(branch, document, depth + 1), binds);
+        }
+    }
+    root
+}
+
+fn merge(root: &mut Map<String, Value>, mut branch: Map<String, Value>, binds: bool) {
+    if let Some(Value::Object(found)) = branch.remove("properties") {
+        let properties = root.entry("properties").or_insert_with(|| json!({}));
+        for (name, schema) in found {
+            if let Value::Object(properties) = &mut *properties {
+                properties.entry(name).or_insert(schema);
+            }
+        }
+    }
+    if let Some(Value::Array(found)) = branch.remove("required").filter(|_| binds) {
+        let required = root.entry("required").or_insert_with(|| json!([]));
+        for name in found {
+            if let Value::Array(required) = &mut *required
+                && !required.contains(&name)
+            {
+                required.push(name);
+            }
+        }
+    }
+    if let Some(description) = branch.remove("description") {
+        root.entry("description").or_insert(description);
+    }
 }
 
 fn rewrite(schema: &Value, depth: usize) -> Value {
@@ -167,6 +225,31 @@ mod tests {
         ] {
             assert_eq!(acceptable(&author), sent, "{author}");
         }
+    }
+
+    #[test]
+    fn combinations_and_references_at_the_root_become_one_object_d4() {
+        let author = json!({
+            "$ref": "#/$defs/base",
+            "$defs": {"base": {"type": "object", "properties": {"id": {"type": "string"}}, "required": ["id"]}},
+            "allOf": [{"properties": {"a": true}, "required": ["a"]}],
+            "oneOf": [
+                {"type": "object", "properties": {"b": {"type": "string"}}, "required": ["b"]},
+                {"anyOf": [{"properties": {"c": {"type": "integer"}}}]},
+            ],
+            "not": {"required": ["d"]},
+        });
+        assert_eq!(
+            acceptable(&author),
+            json!({
+                "type": "object",
+                "$defs": {"base": {"type": "object", "properties": {"id": {"type": "string"}}, "required": ["id"]}},
+                "properties": {"id": {"type": "string"}, "a": {}, "b": {"type": "string"}, "c": {"type": "integer"}},
+                "required": ["id", "a"],
+            })
+        );
+        let cycle = json!({"$ref": "#"});
+        assert_eq!(acceptable(&cycle), json!({"type": "object", "properties": {}}));
     }
 
     #[test]

@@ -97,7 +97,7 @@ fn error_object(error: &ModelError) -> wire::ErrorObject {
         message: error.message.clone(),
         kind: Some(kind.to_owned()),
         param: None,
-        code: error.status.map(|status| json!(status)),
+        code: error.status.map(|status| json!(status.to_string())),
     }
 }
 

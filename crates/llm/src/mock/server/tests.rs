@@ -162,7 +162,7 @@ async fn a_scripted_failure_is_an_http_error_an_error_event_or_a_broken_connecti
     let (status, _, body) = ask("break", json!({"stream": true})).await;
     assert_eq!(status, StatusCode::OK);
     let last: Value = serde_json::from_str(events(&body.unwrap()).last().unwrap()).unwrap();
-    assert_eq!(last["error"]["code"], 500);
+    assert_eq!(last["error"]["code"], "500");
 
     let (_, _, body) = ask("cut", json!({"stream": true})).await;
     assert!(body.is_err());
