@@ -4,11 +4,16 @@
 //! the Go module `k8s.io/kubernetes`. Of those this task keeps the definitions that the kinds of
 //! `crates/kubeapi/data/kinds.json` need, one on a line, so that a change of the list or of the release is a readable
 //! difference. Nothing is rewritten: descriptions, list types, merge keys and defaults stay as published.
+//!
+//! With `--protobuf DIR`, once for each of the Go modules `k8s.io/api` and `k8s.io/apimachinery` of the same release, it also
+//! writes how those kinds are encoded in protobuf.
+
+mod protobuf;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
-    path::Path,
+    path::{Path, PathBuf},
 };
 
 use anyhow::{Context, bail};
@@ -32,11 +37,19 @@ const COMMON: &[&str] = &[
     "io.k8s.apimachinery.pkg.apis.meta.v1.WatchEvent",
 ];
 
-/// Reads the documents in `from` and writes `definitions.json` below the workspace at `root`.
+/// Messages of requests that are no objects of a kind.
+const MESSAGES: &[&str] = &[
+    "io.k8s.api.authentication.v1.TokenRequest",
+    "io.k8s.api.autoscaling.v1.Scale",
+    "io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions",
+];
+
+/// Reads the documents in `from` and writes `definitions.json` below the workspace at `root`, and `protobuf.json` if
+/// `protobuf` names the modules.
 ///
 /// # Errors
 /// If a document cannot be read, or a kind's definition is in none of them.
-pub(crate) fn run(root: &Path, from: &Path) -> anyhow::Result<()> {
+pub(crate) fn run(root: &Path, from: &Path, protobuf: &[PathBuf]) -> anyhow::Result<()> {
     let published = read_documents(from)?;
     let kinds_path = root.join(DATA).join("kinds.json");
     let kinds: Vec<Value> =
@@ -51,6 +64,16 @@ pub(crate) fn run(root: &Path, from: &Path) -> anyhow::Result<()> {
         wanted.push(definition.to_owned());
         wanted.push(format!("{definition}List"));
     }
+    if !protobuf.is_empty() {
+        // Definitions of schemas have a protobuf form that no client of ours sends.
+        let is_encoded = |name: &&String| name.starts_with("io.k8s.api.") && !name.ends_with("List");
+        let mut roots: Vec<String> = wanted.iter().filter(is_encoded).cloned().collect();
+        roots.extend(MESSAGES.iter().map(|&name| name.to_owned()));
+        write_lines(
+            &root.join(DATA).join("protobuf.json"),
+            &protobuf::table(protobuf, &roots)?,
+        )?;
+    }
     let mut kept = BTreeSet::new();
     while let Some(name) = wanted.pop() {
         if !kept.insert(name.clone()) {
@@ -61,12 +84,20 @@ pub(crate) fn run(root: &Path, from: &Path) -> anyhow::Result<()> {
         };
         references(definition, &mut wanted);
     }
-    let lines: Vec<String> = kept
+    let definitions: BTreeMap<String, Value> = kept
+        .into_iter()
+        .filter_map(|name| published.get(&name).map(|schema| (name.clone(), schema.clone())))
+        .collect();
+    write_lines(&root.join(DATA).join("definitions.json"), &definitions)
+}
+
+/// Writes a map with one entry on a line.
+fn write_lines(target: &Path, entries: &BTreeMap<String, Value>) -> anyhow::Result<()> {
+    let lines = entries
         .iter()
-        .map(|name| Ok(format!("{}:{}", serde_json::to_string(name)?, published[name])))
-        .collect::<anyhow::Result<_>>()?;
-    let target = root.join(DATA).join("definitions.json");
-    fs::write(&target, format!("{{\n{}\n}}\n", lines.join(",\n")))
+        .map(|(name, entry)| Ok(format!("{}:{entry}", serde_json::to_string(name)?)))
+        .collect::<anyhow::Result<Vec<String>>>()?;
+    fs::write(target, format!("{{\n{}\n}}\n", lines.join(",\n")))
         .with_context(|| target.display().to_string())
 }
 

@@ -4,6 +4,7 @@
 pub(crate) mod definitions;
 mod kind;
 mod kinds;
+pub mod protobuf;
 pub mod services;
 pub(crate) mod strategy;
 

@@ -115,13 +115,12 @@ pub(super) fn prepare(object: &mut Value, old: Option<&Value>) {
                 spec.insert(name.to_owned(), value.clone());
             }
         }
-    } else if spec
-        .get("clusterIPs")
-        .is_none_or(|list| list.as_array().is_none_or(Vec::is_empty))
-    {
-        if let Some(address) = spec.get("clusterIP").cloned() {
-            spec.insert("clusterIPs".to_owned(), json!([address]));
-        }
+    } else if let (true, Some(address)) = (
+        spec.get("clusterIPs")
+            .is_none_or(|list| list.as_array().is_none_or(Vec::is_empty)),
+        spec.get("clusterIP").cloned(),
+    ) {
+        spec.insert("clusterIPs".to_owned(), json!([address]));
     }
 }
 
@@ -231,7 +230,7 @@ pub(super) fn validate(object: &Value, old: Option<&Value>, errors: &mut Vec<Fie
             errors.push(FieldError::forbidden(&path.child("clusterIPs"), detail));
         }
     }
-    if headless && kind == "LoadBalancer" || headless && kind == "NodePort" {
+    if headless && matches!(kind, "LoadBalancer" | "NodePort") {
         let detail = format!("may not be set to 'None' for {kind} services");
         errors.push(FieldError::invalid(
             &path.child("clusterIPs").index(0),

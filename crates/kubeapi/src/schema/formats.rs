@@ -244,7 +244,7 @@ fn is_isbn10(text: &str) -> bool {
         };
         sum += (10 - u32::try_from(index).unwrap_or(0)) * digit;
     }
-    sum % 11 == 0
+    sum.is_multiple_of(11)
 }
 
 fn is_isbn13(text: &str) -> bool {
@@ -259,7 +259,7 @@ fn is_isbn13(text: &str) -> bool {
         };
         sum += if index % 2 == 0 { digit } else { 3 * digit };
     }
-    sum % 10 == 0
+    sum.is_multiple_of(10)
 }
 
 fn is_credit_card(text: &str) -> bool {
@@ -278,7 +278,7 @@ fn is_credit_card(text: &str) -> bool {
             (_, doubled) => doubled,
         })
         .sum();
-    sum % 10 == 0
+    sum.is_multiple_of(10)
 }
 
 fn is_base64(text: &str) -> bool {
