@@ -7,4 +7,4 @@ mod tool_calls;
 
 pub(crate) use openai_error::rejects_stream_options;
 pub use openai_error::{error_from_body, error_from_stream};
-pub use tool_calls::{MAX_ARGUMENT_BYTES, MAX_CALLS, ToolCallAccumulator};
+pub use tool_calls::{MAX_ARGUMENT_BYTES, MAX_CALLS, TooMuch, ToolCallAccumulator};

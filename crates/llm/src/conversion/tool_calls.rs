@@ -41,7 +41,7 @@ struct PartialCall {
     arguments: String,
 }
 
-/// See the [module](self).
+/// Joins the fragments of one answer's tool calls (D9, D11).
 #[derive(Debug, Default)]
 pub struct ToolCallAccumulator {
     calls: Vec<PartialCall>,
