@@ -39,6 +39,7 @@ mod object;
 pub mod openapi;
 pub mod patch;
 mod present;
+mod protobuf;
 mod read;
 mod registry;
 mod request;

@@ -24,6 +24,8 @@ pub(crate) enum Form {
 pub(crate) enum BodyFormat {
     Json,
     Yaml,
+    /// Built-in kinds only.
+    Protobuf,
 }
 
 /// The kind of a patch, by its content type. Requirement KA-027.
@@ -40,6 +42,7 @@ pub(crate) enum PatchFormat {
 }
 
 const ACCEPTED: &str = "application/json, application/yaml";
+const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 
 /// One clause of an `Accept` header.
 struct Clause<'a> {
@@ -135,20 +138,28 @@ fn media_type(headers: &HeaderMap) -> String {
         .unwrap_or_default()
 }
 
-/// The format of the body of a create, update or delete.
+/// The format of the body of a create, update or delete. Custom resources have no protobuf.
 ///
 /// # Errors
-/// 415 with the reference's text; protobuf is not decoded.
-pub(crate) fn body_format(headers: &HeaderMap) -> ApiResult<BodyFormat> {
+/// 415 with the reference's text.
+pub(crate) fn body_format(headers: &HeaderMap, custom: bool) -> ApiResult<BodyFormat> {
     match media_type(headers).as_str() {
         "" | "application/json" => Ok(BodyFormat::Json),
         "application/yaml" | "application/x-yaml" => Ok(BodyFormat::Yaml),
-        _ => Err(ApiError::new(
-            Reason::UnsupportedMediaType,
-            format!(
-                "the body of the request was in an unknown format - accepted media types include: {ACCEPTED}"
-            ),
-        )),
+        PROTOBUF if !custom => Ok(BodyFormat::Protobuf),
+        _ => {
+            let accepted = if custom {
+                ACCEPTED.to_owned()
+            } else {
+                format!("{ACCEPTED}, {PROTOBUF}")
+            };
+            Err(ApiError::new(
+                Reason::UnsupportedMediaType,
+                format!(
+                    "the body of the request was in an unknown format - accepted media types include: {accepted}"
+                ),
+            ))
+        }
     }
 }
 

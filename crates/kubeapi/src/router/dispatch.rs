@@ -211,7 +211,7 @@ impl Api {
     }
 
     async fn delete_options(&self, call: &Call, request: Request) -> ApiResult<DeleteOptions> {
-        let format = body_format(request.headers())?;
+        let format = body_format(request.headers(), call.kind.custom)?;
         let body = super::read_body(self, request).await?;
         let body = match body.is_empty() {
             true => None,

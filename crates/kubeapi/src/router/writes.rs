@@ -11,6 +11,7 @@ use crate::{
     api::Api,
     apply, custom,
     negotiation::{BodyFormat, Form, PatchFormat, accepted_form, body_format, patch_format},
+    protobuf,
     read::Shape,
     request::{DryRun, Verb},
     status::{ApiError, ApiResult, Reason},
@@ -23,11 +24,15 @@ use crate::{
 /// # Errors
 /// 400 with the decoder's text.
 pub(super) fn decode(body: &Bytes, format: BodyFormat) -> ApiResult<Decoded> {
-    let format = match format {
-        BodyFormat::Json => Format::Json,
-        BodyFormat::Yaml => Format::Yaml,
-    };
-    strict::decode(body, format)
+    match format {
+        BodyFormat::Json => strict::decode(body, Format::Json),
+        BodyFormat::Yaml => strict::decode(body, Format::Yaml),
+        // A field that occurs twice is merged by the rules of the encoding, and is no fault.
+        BodyFormat::Protobuf => Ok(Decoded {
+            value: protobuf::decode(body)?,
+            duplicates: Vec::new(),
+        }),
+    }
 }
 
 /// Who writes, as `managedFields` names it.
@@ -102,7 +107,7 @@ impl Api {
         request: Request,
     ) -> ApiResult<(Intention, Vec<String>)> {
         if call.verb != Verb::Patch {
-            let format = body_format(request.headers())?;
+            let format = body_format(request.headers(), call.kind.custom)?;
             let body = read_body(self, request).await?;
             let Decoded { value, duplicates } = decode(&body, format)?;
             let findings = duplicate_findings(&duplicates);

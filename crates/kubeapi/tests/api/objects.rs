@@ -208,6 +208,28 @@ async fn a_yaml_body_is_read_ka_007() {
 }
 
 #[tokio::test]
+async fn a_protobuf_body_of_a_built_in_kind_is_read_and_answered_in_json_ka_007() {
+    let server = Server::start().await;
+    let golden = include_str!("../../src/protobuf/golden.txt");
+    let digits = golden.lines().next().unwrap();
+    let body: Vec<u8> = (0..digits.len())
+        .step_by(2)
+        .map(|at| u8::from_str_radix(&digits[at..at + 2], 16).unwrap())
+        .collect();
+    let request = Request::post(CONFIG_MAPS)
+        .header("content-type", "application/vnd.kubernetes.protobuf")
+        .header("accept", "application/vnd.kubernetes.protobuf,application/json")
+        .body(Body::from(body))
+        .unwrap();
+    let answer = server.send(request).await;
+    assert_eq!(answer.status, StatusCode::CREATED, "{}", answer.message());
+    assert_eq!(
+        (&answer.json()["metadata"]["name"], &answer.json()["data"]["k"]),
+        (&json!("a"), &json!("é"))
+    );
+}
+
+#[tokio::test]
 async fn a_body_in_an_unknown_format_or_too_large_is_refused_ka_007_ka_008() {
     let server = Server::with(|options| options.limits.body_bytes = 1000).await;
     let answer = server

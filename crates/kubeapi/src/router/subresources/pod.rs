@@ -114,7 +114,7 @@ impl Api {
     /// Binds a Pod to a Node, once.
     pub(super) async fn pod_binding(&self, call: &Call, request: Request) -> ApiResult<Answer> {
         let manager = writes::manager(call, request.headers());
-        let format = body_format(request.headers())?;
+        let format = body_format(request.headers(), call.kind.custom)?;
         let body = super::super::read_body(self, request).await?;
         let binding = writes::decode(&body, format)?.value;
         let node = binding
@@ -184,7 +184,7 @@ impl Api {
 
     /// Deletes a Pod. Disruption budgets are stored and not enforced.
     pub(super) async fn pod_eviction(&self, call: &Call, request: Request) -> ApiResult<Answer> {
-        let format = body_format(request.headers())?;
+        let format = body_format(request.headers(), call.kind.custom)?;
         let body = super::super::read_body(self, request).await?;
         let eviction = if body.is_empty() {
             Value::Null

@@ -1,0 +1,116 @@
+use proptest::prelude::*;
+
+use super::*;
+
+/// Pairs of lines: a body in protobuf as hexadecimal digits, and what the reference's JSON encoder makes of it.
+const GOLDEN: &str = include_str!("golden.txt");
+
+fn bytes(hexadecimal: &str) -> Vec<u8> {
+    (0..hexadecimal.len())
+        .step_by(2)
+        .map(|at| u8::from_str_radix(&hexadecimal[at..at + 2], 16).unwrap())
+        .collect()
+}
+
+fn pairs() -> Vec<(Vec<u8>, Value)> {
+    let lines: Vec<&str> = GOLDEN.lines().collect();
+    lines
+        .chunks(2)
+        .map(|pair| (bytes(pair[0]), serde_json::from_str(pair[1]).unwrap()))
+        .collect()
+}
+
+/// Go's JSON shows a struct that is empty, and a list that is none; both say as much as nothing.
+fn without_nothing(value: &mut Value) {
+    match value {
+        Value::Object(fields) => {
+            fields.values_mut().for_each(without_nothing);
+            fields.retain(|_, value| {
+                !value.is_null() && value.as_object().is_none_or(|fields| !fields.is_empty())
+            });
+        }
+        Value::Array(items) => items.iter_mut().for_each(without_nothing),
+        _ => {}
+    }
+}
+
+#[test]
+fn bodies_say_in_protobuf_what_they_say_in_json_ka_007() {
+    let pairs = pairs();
+    assert_eq!(pairs.len(), 5);
+    for (body, mut expected) in pairs {
+        let mut read = decode(&body).unwrap();
+        without_nothing(&mut read);
+        without_nothing(&mut expected);
+        assert_eq!(read, expected);
+    }
+}
+
+#[test]
+fn an_empty_message_that_was_set_is_kept_and_a_zero_behind_a_pointer_too_ka_007() {
+    let deployment = decode(&pairs()[2].0).unwrap();
+    assert_eq!(
+        deployment["spec"]["template"]["spec"]["volumes"],
+        json!([{"name": "v", "emptyDir": {}}])
+    );
+    assert_eq!(deployment["spec"]["replicas"], 0);
+    assert_eq!(
+        deployment["spec"]["template"]["spec"]["automountServiceAccountToken"],
+        false
+    );
+    assert!(deployment.get("status").is_none());
+}
+
+#[test]
+fn what_is_no_envelope_or_no_known_kind_is_a_bad_request_ka_007() {
+    assert_eq!(decode(b"{}").unwrap_err().reason, Reason::BadRequest);
+    assert!(
+        decode(b"k8s\0\x0a")
+            .unwrap_err()
+            .message
+            .contains("malformed: it is cut short")
+    );
+    let widget = b"k8s\0\x0a\x0c\x0a\x02v1\x12\x06Widget";
+    assert!(
+        decode(widget)
+            .unwrap_err()
+            .message
+            .starts_with("no kind \"Widget\" is registered")
+    );
+}
+
+#[test]
+fn endless_nesting_is_refused_ka_008() {
+    // JSONSchemaProps.not is field 28 and holds a schema again.
+    let mut schema: Vec<u8> = Vec::new();
+    for _ in 0..200 {
+        let mut outer = vec![0xe2, 0x01];
+        let mut length = schema.len();
+        while length >= 0x80 {
+            outer.push(u8::try_from(length & 0x7f).unwrap() | 0x80);
+            length >>= 7;
+        }
+        outer.push(u8::try_from(length).unwrap());
+        outer.extend(&schema);
+        schema = outer;
+    }
+    let fields = fields::message("apiextensions.v1.JSONSchemaProps").unwrap();
+    assert_eq!(
+        read_message(&schema, fields, 0),
+        Err(Malformed("it is nested too deep"))
+    );
+}
+
+proptest! {
+    #[test]
+    fn damaged_bodies_never_bring_the_decoder_down(pair in 0_usize..5, at in 0_usize..2000, byte: u8, cut: bool) {
+        let mut body = pairs().swap_remove(pair).0;
+        let at = at % body.len();
+        if cut {
+            body.truncate(at);
+        } else {
+            body[at] = byte;
+        }
+        let _either_way = decode(&body);
+    }
+}
