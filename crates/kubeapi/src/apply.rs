@@ -258,12 +258,15 @@ fn apply_once(
 
     let mut claims = managers.clone();
     claims.set(id, set.clone(), &options.api_version);
-    let pruned = match previous {
-        Some(previous) if !previous.is_empty() => prune(ty, &merged, &claims, &previous),
-        _ => merged,
+    let gone = match previous {
+        Some(previous) if !previous.is_empty() => no_longer_applied(ty, &merged, &claims, &previous),
+        _ => FieldSet::default(),
     };
+    let pruned =
+        |emptied| remove::remove(ty, &merged, &gone, emptied).unwrap_or_else(|| Value::Object(Map::new()));
 
-    let comparison = Comparison::between(ty, live, &pruned).without(&options.reset_fields);
+    // A container that was emptied is still there to the managers that own it.
+    let comparison = Comparison::between(ty, live, &pruned(Emptied::Null)).without(&options.reset_fields);
     let changed = comparison.modified.union(&comparison.added);
     let contested: BTreeMap<ManagerId, FieldSet> = claims
         .0
@@ -283,11 +286,11 @@ fn apply_once(
     }
     managers.set(id, set.difference(&names(&NEVER_OWNED)), &options.api_version);
     managers.release(&changed.union(&comparison.removed), Some(id));
-    Ok((pruned, managers))
+    Ok((pruned(Emptied::Absent), managers))
 }
 
-/// Takes out what the manager applied last time and nobody claims now.
-fn prune(ty: Type<'_>, merged: &Value, claims: &Managers, previous: &FieldSet) -> Value {
+/// What the manager applied last time and nobody claims now.
+fn no_longer_applied(ty: Type<'_>, merged: &Value, claims: &Managers, previous: &FieldSet) -> FieldSet {
     let named = |set: &FieldSet| remove::with_named_parents(set, Some(ty));
     let set_of = |value: &Value| named(&walk::field_set(ty, value));
     let without = |gone: &FieldSet| remove::remove(ty, merged, gone, Emptied::Null).unwrap_or(Value::Null);
@@ -302,8 +305,7 @@ fn prune(ty: Type<'_>, merged: &Value, claims: &Managers, previous: &FieldSet) -
     // applied comes back (it had gone together with a container).
     let pruned = without(&previous);
     let pruned = without(&merged_set.difference(&set_of(&pruned).union(&named(&claimed))));
-    let gone = merged_set.difference(&set_of(&pruned)).intersection(&previous);
-    remove::remove(ty, merged, &gone, Emptied::Absent).unwrap_or_else(|| Value::Object(Map::new()))
+    merged_set.difference(&set_of(&pruned)).intersection(&previous)
 }
 
 /// Gives `id` what changed between two versions, and takes it and what is gone from all others.
@@ -319,9 +321,7 @@ fn update_managers(
     let comparison = Comparison::between(ty, before, after).without(&options.reset_fields);
     let changed = comparison.modified.union(&comparison.added);
     managers.release(&changed.union(&comparison.removed), None);
-    let gained = changed
-        .difference(&comparison.removed)
-        .difference(&names(&NEVER_OWNED));
+    let gained = changed.difference(&names(&NEVER_OWNED));
     if gained.is_empty() {
         return;
     }

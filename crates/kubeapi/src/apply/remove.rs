@@ -36,16 +36,21 @@ pub(super) fn remove(ty: Type<'_>, value: &Value, gone: &FieldSet, emptied: Empt
         }
         Shape::Map(map) => {
             let mut kept = Map::new();
+            let mut emptied_below = false;
             for (name, value) in value.as_object().into_iter().flatten() {
                 let element = PathElement::field(name);
                 if gone.has(std::slice::from_ref(&element)) {
                     continue;
                 }
-                if let Some(rest) = remove_below(map.entry(name).0, value, gone.below(&element), emptied) {
-                    kept.insert(name.clone(), rest);
+                match remove_below(map.entry(name).0, value, gone.below(&element), emptied) {
+                    Some(rest) => {
+                        kept.insert(name.clone(), rest);
+                    }
+                    None => emptied_below = true,
                 }
             }
-            (!kept.is_empty()).then_some(Value::Object(kept))
+            // What only has an emptied container left is empty, and not emptied itself.
+            (!kept.is_empty() || emptied_below).then_some(Value::Object(kept))
         }
     }
 }

@@ -75,6 +75,8 @@ fn check_entries(map: &MapShape<'_>, entries: &Map<String, Value>, path: &str, e
                     path: below,
                     message: "field not declared in schema".to_owned(),
                 });
+                // The reference stops at the first such field of an object too.
+                return;
             }
             ty => check_value(ty, value, &below, errors),
         }
