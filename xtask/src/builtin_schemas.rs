@@ -4,16 +4,11 @@
 //! the Go module `k8s.io/kubernetes`. Of those this task keeps the definitions that the kinds of
 //! `crates/kubeapi/data/kinds.json` need, one on a line, so that a change of the list or of the release is a readable
 //! difference. Nothing is rewritten: descriptions, list types, merge keys and defaults stay as published.
-//!
-//! With `--protobuf DIR`, once for each of the Go modules `k8s.io/api` and `k8s.io/apimachinery` of the same release, it also
-//! writes how those kinds are encoded in protobuf.
-
-mod protobuf;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
-    path::{Path, PathBuf},
+    path::Path,
 };
 
 use anyhow::{Context, bail};
@@ -37,19 +32,11 @@ const COMMON: &[&str] = &[
     "io.k8s.apimachinery.pkg.apis.meta.v1.WatchEvent",
 ];
 
-/// Messages of requests that are no objects of a kind.
-const MESSAGES: &[&str] = &[
-    "io.k8s.api.authentication.v1.TokenRequest",
-    "io.k8s.api.autoscaling.v1.Scale",
-    "io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions",
-];
-
-/// Reads the documents in `from` and writes `definitions.json` below the workspace at `root`, and `protobuf.json` if
-/// `protobuf` names the modules.
+/// Reads the documents in `from` and writes `definitions.json` below the workspace at `root`.
 ///
 /// # Errors
 /// If a document cannot be read, or a kind's definition is in none of them.
-pub(crate) fn run(root: &Path, from: &Path, protobuf: &[PathBuf]) -> anyhow::Result<()> {
+pub(crate) fn run(root: &Path, from: &Path) -> anyhow::Result<()> {
     let published = read_documents(from)?;
     let kinds_path = root.join(DATA).join("kinds.json");
     let kinds: Vec<Value> =
@@ -63,16 +50,6 @@ pub(crate) fn run(root: &Path, from: &Path, protobuf: &[PathBuf]) -> anyhow::Res
             .context("a kind names no definition")?;
         wanted.push(definition.to_owned());
         wanted.push(format!("{definition}List"));
-    }
-    if !protobuf.is_empty() {
-        // Definitions of schemas have a protobuf form that no client of ours sends.
-        let is_encoded = |name: &&String| name.starts_with("io.k8s.api.") && !name.ends_with("List");
-        let mut roots: Vec<String> = wanted.iter().filter(is_encoded).cloned().collect();
-        roots.extend(MESSAGES.iter().map(|&name| name.to_owned()));
-        write_lines(
-            &root.join(DATA).join("protobuf.json"),
-            &protobuf::table(protobuf, &roots)?,
-        )?;
     }
     let mut kept = BTreeSet::new();
     while let Some(name) = wanted.pop() {

@@ -22,9 +22,6 @@ enum Task {
         /// The folder `api/openapi-spec/v3` of the release
         #[arg(long)]
         from: PathBuf,
-        /// The Go modules `k8s.io/api` and `k8s.io/apimachinery` of the release, for the protobuf form
-        #[arg(long)]
-        protobuf: Vec<PathBuf>,
     },
     /// Writes every file that is generated from the code and checked in
     Generate {
@@ -39,7 +36,7 @@ fn main() -> anyhow::Result<()> {
         .parent()
         .context("xtask lies in the workspace")?;
     match Arguments::parse().task {
-        Task::BuiltinSchemas { from, protobuf } => builtin_schemas::run(root, &from, &protobuf),
+        Task::BuiltinSchemas { from } => builtin_schemas::run(root, &from),
         Task::Generate { check } => generate::run(root, check),
     }
 }

@@ -4,7 +4,6 @@
 pub(crate) mod definitions;
 mod kind;
 mod kinds;
-pub mod protobuf;
 pub mod services;
 pub(crate) mod strategy;
 

@@ -1,6 +1,10 @@
 //! Type mismatches in built-in kinds. The reference decodes those into Go structures and refuses a mismatch before
 //! anything else looks at the object, with the decoder's text. Requirement KA-006.
 
+use base64::{
+    DecodeError, Engine as _, alphabet,
+    engine::{GeneralPurpose, GeneralPurposeConfig},
+};
 use serde_json::Value;
 
 use super::{Node, NodeKind};
@@ -21,9 +25,11 @@ fn visit<'names>(
     if value.is_null() || matches!(node.kind, NodeKind::Any) && !node.int_or_string {
         return None;
     }
+    if let Some(decoder) = own_decoder(node) {
+        return decoder(value);
+    }
     let mismatch = |what: &str, path: &[&str]| Some(text(what, structure, path, &go_type(node)));
     match (&node.kind, value) {
-        (NodeKind::Any, Value::Number(_) | Value::String(_)) => None,
         (
             NodeKind::Object {
                 properties,
@@ -73,6 +79,112 @@ fn visit<'names>(
         (_, Value::Object(_)) => mismatch("object", path),
         (_, Value::Null) => None,
     }
+}
+
+/// Types that read their JSON themselves and have errors of their own, which name no field.
+fn own_decoder(node: &Node) -> Option<fn(&Value) -> Option<String>> {
+    match node.definition.as_deref() {
+        Some("io.k8s.apimachinery.pkg.api.resource.Quantity") => Some(quantity),
+        Some("io.k8s.apimachinery.pkg.util.intstr.IntOrString") => Some(int_or_string),
+        Some("io.k8s.apimachinery.pkg.apis.meta.v1.Time") => Some(time),
+        _ => match (&node.kind, format(node)) {
+            (NodeKind::String, Some("byte")) => Some(base64_text),
+            _ => None,
+        },
+    }
+}
+
+fn quantity(value: &Value) -> Option<String> {
+    let text = match value {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    };
+    let unsigned = text.trim_start_matches(['+', '-']);
+    let digits = unsigned
+        .find(|c: char| !c.is_ascii_digit() && c != '.')
+        .unwrap_or(unsigned.len());
+    let (number, suffix) = unsigned.split_at(digits);
+    let is_exponent = || {
+        let exponent = suffix
+            .strip_prefix(['e', 'E'])
+            .map(|rest| rest.trim_start_matches(['+', '-']));
+        exponent.is_some_and(|digits| !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit()))
+    };
+    if number.is_empty()
+        || !number.bytes().any(|byte| byte.is_ascii_digit())
+        || number.matches('.').count() > 1
+    {
+        return Some(
+            "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
+                .to_owned(),
+        );
+    }
+    let known = [
+        "", "n", "u", "m", "k", "M", "G", "T", "P", "E", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei",
+    ]
+    .contains(&suffix);
+    (!known && !is_exponent()).then(|| "unable to parse quantity's suffix".to_owned())
+}
+
+fn int_or_string(value: &Value) -> Option<String> {
+    let what = match value {
+        Value::String(_) | Value::Null => return None,
+        Value::Number(number)
+            if number
+                .as_i64()
+                .is_some_and(|number| i32::try_from(number).is_ok()) =>
+        {
+            return None;
+        }
+        Value::Number(number) => format!("number {number}"),
+        Value::Bool(_) => "bool".to_owned(),
+        Value::Array(_) => "array".to_owned(),
+        Value::Object(_) => "object".to_owned(),
+    };
+    Some(format!(
+        "json: cannot unmarshal {what} into Go value of type int32"
+    ))
+}
+
+fn time(value: &Value) -> Option<String> {
+    let Value::String(text) = value else {
+        let what = match value {
+            Value::Number(_) => "number",
+            Value::Bool(_) => "bool",
+            Value::Array(_) => "array",
+            _ => "object",
+        };
+        return Some(format!(
+            "json: cannot unmarshal {what} into Go value of type string"
+        ));
+    };
+    let is_valid = super::formats::by_name("date-time").is_some_and(|format| format.accepts(text));
+    (!is_valid).then(|| {
+        format!("parsing time {text:?} as \"2006-01-02T15:04:05Z07:00\": cannot parse {text:?} as \"2006\"")
+    })
+}
+
+/// Data of Secrets is never shown: the message has only the place inside the text.
+fn base64_text(value: &Value) -> Option<String> {
+    let Value::String(text) = value else {
+        let what = match value {
+            Value::Number(_) => "number",
+            Value::Bool(_) => "bool",
+            Value::Array(_) => "array",
+            _ => "object",
+        };
+        return Some(format!(
+            "json: cannot unmarshal {what} into Go value of type []uint8"
+        ));
+    };
+    let lenient = GeneralPurposeConfig::new().with_decode_allow_trailing_bits(true);
+    let engine = GeneralPurpose::new(&alphabet::STANDARD, lenient);
+    let compact: String = text.chars().filter(|c| !matches!(c, '\r' | '\n')).collect();
+    let at = match engine.decode(&compact).err()? {
+        DecodeError::InvalidByte(at, _) | DecodeError::InvalidLastSymbol(at, _) => at,
+        _ => compact.len() / 4 * 4,
+    };
+    Some(format!("illegal base64 data at input byte {at}"))
 }
 
 fn text(what: &str, structure: &str, path: &[&str], expected: &str) -> String {
@@ -158,6 +270,22 @@ mod tests {
         assert_eq!(
             error(json!({"spec": {"replicas": null, "strategy": {"rollingUpdate": {"maxSurge": 1}}}})),
             None
+        );
+    }
+
+    #[test]
+    fn data_that_is_not_encoded_is_refused_without_being_shown() {
+        // KA-006, KA-010
+        let secret = Kinds::builtin().lookup("", "v1", "secrets").expect("is built in");
+        let error = |text: &str| decode_error(&secret.node, &json!({"data": {"key": text}}));
+        assert_eq!(error("aGVsbG8="), None);
+        assert_eq!(
+            error("plain text").as_deref(),
+            Some("illegal base64 data at input byte 5")
+        );
+        assert_eq!(
+            error("aGVsbG8").as_deref(),
+            Some("illegal base64 data at input byte 4")
         );
     }
 }

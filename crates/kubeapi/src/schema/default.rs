@@ -51,10 +51,11 @@ fn fill(node: &Node, value: &mut Value) {
                 let Some(default) = &property.default else {
                     continue;
                 };
-                if fields
-                    .get(name)
-                    .is_none_or(|present| is_refused_null(present, property))
-                {
+                let is_absent = |present: &Value| {
+                    is_refused_null(present, property)
+                        || (node.definition.is_some() && is_unset_text(present, default))
+                };
+                if fields.get(name).is_none_or(is_absent) {
                     fields.insert(name.clone(), default.clone());
                 }
             }
@@ -72,6 +73,11 @@ fn fill(node: &Node, value: &mut Value) {
         }
         _ => {}
     }
+}
+
+/// In Go a text that was not given and an empty one are the same, so an empty text takes the default of a built-in kind.
+fn is_unset_text(present: &Value, default: &Value) -> bool {
+    present == "" && default.is_string()
 }
 
 fn fill_fields<'node>(fields: &mut Map<String, Value>, child: impl Fn(&str) -> Option<&'node Node>) {

@@ -318,3 +318,15 @@ fn metadata_of_a_custom_kind_is_decoded_like_that_of_a_built_in_one() {
     assert_eq!(thing.storage_resource, "example.com/things");
     assert!(thing.custom);
 }
+
+#[test]
+fn empty_texts_and_zero_counts_take_the_defaults_as_in_go() {
+    // KA-011
+    let info = info("", "pods");
+    let mut pod = json!({"metadata": {"name": "a"}, "spec": {"restartPolicy": "", "containers": [{"name": "a", "image": "x",
+        "imagePullPolicy": "", "livenessProbe": {"tcpSocket": {"port": 1}, "timeoutSeconds": 0}}]}});
+    info.default_object(&mut pod);
+    assert_eq!(pod["spec"]["restartPolicy"], "Always");
+    assert_eq!(pod["spec"]["containers"][0]["imagePullPolicy"], "Always");
+    assert_eq!(pod["spec"]["containers"][0]["livenessProbe"]["timeoutSeconds"], 1);
+}

@@ -7,6 +7,13 @@ use crate::{
     names,
 };
 
+const PROBES: [&str; 3] = ["livenessProbe", "readinessProbe", "startupProbe"];
+const PROBE_DEFAULTS: [(&str, i64); 4] = [
+    ("failureThreshold", 3),
+    ("periodSeconds", 10),
+    ("successThreshold", 1),
+    ("timeoutSeconds", 1),
+];
 const CONTAINER_LISTS: [&str; 3] = ["containers", "initContainers", "ephemeralContainers"];
 
 /// Defaults of a Pod's spec that depend on other fields.
@@ -64,6 +71,16 @@ fn default_container(container: &mut Value, host_network: bool) {
         if let Some(requests) = requests.as_object_mut() {
             for (name, limit) in limits {
                 requests.entry(name).or_insert(limit);
+            }
+        }
+    }
+    for probe in PROBES {
+        if let Some(probe) = container.get_mut(probe).and_then(Value::as_object_mut) {
+            // A count of zero is one that was not given.
+            for (name, count) in PROBE_DEFAULTS {
+                if probe.get(name).is_some_and(|given| given == 0) {
+                    probe.insert(name.to_owned(), json!(count));
+                }
             }
         }
     }
@@ -250,7 +267,7 @@ fn validate_container(container: &Value, volumes: &[&str], at: &FieldPath, error
         }
         paths.push(path);
     }
-    for probe in ["livenessProbe", "readinessProbe", "startupProbe"] {
+    for probe in PROBES {
         let Some(probe_value) = container.get(probe).filter(|value| value.is_object()) else {
             continue;
         };
