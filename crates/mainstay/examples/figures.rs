@@ -1,0 +1,165 @@
+//! Takes the whole-program figures of `benches/RESULTS.md`: `benches/run`, or
+//! `cargo run --profile laptop -p mainstay --example figures -- bin/mainstay`.
+//!
+//! Everything runs in a temporary world on free loopback ports, and is stopped again.
+
+use std::{
+    io::{BufRead, BufReader},
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result, anyhow, bail};
+use futures::{SinkExt, StreamExt};
+use serde_json::{Value, json};
+use tokio_tungstenite::{connect_async, tungstenite::Message, tungstenite::client::IntoClientRequest};
+
+/// Starts that are timed.
+const STARTS: usize = 10;
+/// Turns that are timed.
+const TURNS: usize = 100;
+/// The delay before each piece of text in the help desk's scenario.
+const CHUNK_DELAY: Duration = Duration::from_millis(20);
+
+#[tokio::main]
+async fn main() -> Result<()> {
+    let binary = PathBuf::from(std::env::args().nth(1).unwrap_or_else(|| "bin/mainstay".to_owned()));
+    let world = tempfile::tempdir()?;
+    let mut rows = Vec::new();
+
+    let mut fresh = Vec::new();
+    for number in 0..STARTS {
+        let data = world.path().join(format!("fresh{number}"));
+        let (server, took) = start(&binary, &data)?;
+        fresh.push(took);
+        server.stop()?;
+    }
+    rows.push(row("process start to agent Running, new data directory", &fresh));
+
+    let data = world.path().join("kept");
+    start(&binary, &data)?.0.stop()?;
+    let mut again = Vec::new();
+    for _ in 0..STARTS {
+        let (server, took) = start(&binary, &data)?;
+        again.push(took);
+        server.stop()?;
+    }
+    rows.push(row("process start to agent Running, data of an earlier run", &again));
+
+    let (server, _) = start(&binary, &data)?;
+    let endpoints: Value = serde_json::from_slice(&std::fs::read(data.join("endpoints.json"))?)?;
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    let idle = resident(server.child.id())?;
+    let (plain, plain_raw) = turns(&endpoints, "hello", TURNS).await?;
+    rows.push(row("turn of one model call: added to the model's own delays", &plain));
+    rows.push(row("  of it before the first piece of text", &plain_raw));
+    let (tool, _) = turns(&endpoints, "Where is order 1017?", TURNS).await?;
+    rows.push(row("turn with a tool call (two model calls, policy, HTTP): added", &tool));
+    let after = resident(server.child.id())?;
+    server.stop()?;
+
+    println!("| figure | min | median | p99 | max |\n|---|---|---|---|---|");
+    rows.iter().for_each(|row| println!("{row}"));
+    println!("| resident memory, idle with the help desk | | {:.1} MiB | | |", mebibytes(idle));
+    println!("| resident memory after {} turns | | {:.1} MiB | | |", 2 * TURNS, mebibytes(after));
+    Ok(())
+}
+
+fn mebibytes(kibibytes: u64) -> f64 {
+    kibibytes as f64 / 1024.0
+}
+
+struct Server {
+    child: Child,
+}
+
+impl Server {
+    fn stop(mut self) -> Result<()> {
+        let pid = i32::try_from(self.child.id())?;
+        let pid = rustix::process::Pid::from_raw(pid).ok_or_else(|| anyhow!("no pid"))?;
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM)?;
+        self.child.wait()?;
+        Ok(())
+    }
+}
+
+/// Starts the help desk in the foreground; gives the time until the agent is Running.
+fn start(binary: &Path, data: &Path) -> Result<(Server, Duration)> {
+    let began = Instant::now();
+    let mut child = Command::new(binary)
+        .args(["up", "--listen", "127.0.0.1:0", "--kube-listen", "127.0.0.1:0", "--data"])
+        .arg(data)
+        .arg("examples/helpdesk")
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .with_context(|| format!("{} cannot be started", binary.display()))?;
+    let output = child.stderr.take().context("no standard error")?;
+    for line in BufReader::new(output).lines() {
+        let line = line?;
+        if line.contains("helpdesk is Running") {
+            return Ok((Server { child }, began.elapsed()));
+        }
+        if line.starts_with("error") || line.contains(" is Failed") {
+            bail!("{line}");
+        }
+    }
+    bail!("the server ended before the agent was Running")
+}
+
+/// Resident memory of a process, in KiB.
+fn resident(pid: u32) -> Result<u64> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
+    let line = status.lines().find(|line| line.starts_with("VmRSS:")).context("no VmRSS")?;
+    line.split_whitespace().nth(1).and_then(|text| text.parse().ok()).context("VmRSS is no number")
+}
+
+/// Times turns over one connection. The ideal of a turn is the scenario's delay for each piece of text; what is beyond is
+/// what we add.
+async fn turns(endpoints: &Value, message: &str, count: usize) -> Result<(Vec<Duration>, Vec<Duration>)> {
+    let text = |field: &str| endpoints.get(field).and_then(Value::as_str).unwrap_or_default();
+    let url = format!("{}/agents/default/helpdesk/ws", text("http").replacen("http", "ws", 1));
+    let mut request = url.into_client_request()?;
+    request.headers_mut().insert("authorization", format!("Bearer {}", text("token")).parse()?);
+    let (mut socket, _) = connect_async(request).await?;
+    let mut added = Vec::new();
+    let mut first = Vec::new();
+    // The first turns warm up connections and are not counted.
+    for number in 0..count + 5 {
+        let began = Instant::now();
+        socket.send(Message::text(json!({ "type": "message", "content": message }).to_string())).await.ok();
+        let mut pieces = 0_u32;
+        let mut first_piece = None;
+        loop {
+            let Some(frame) = socket.next().await else { bail!("the connection closed") };
+            let Message::Text(frame) = frame? else { continue };
+            let frame: Value = serde_json::from_str(&frame)?;
+            match frame.get("type").and_then(Value::as_str) {
+                Some("chunk") => {
+                    pieces += 1;
+                    first_piece.get_or_insert_with(|| began.elapsed());
+                }
+                Some("done") => break,
+                Some("error") => bail!("{frame}"),
+                _ => {}
+            }
+        }
+        if number >= 5 {
+            added.push(began.elapsed().saturating_sub(CHUNK_DELAY * pieces));
+            first.push(first_piece.unwrap_or_default().saturating_sub(CHUNK_DELAY));
+        }
+    }
+    Ok((added, first))
+}
+
+fn row(name: &str, times: &[Duration]) -> String {
+    let mut sorted = times.to_vec();
+    sorted.sort();
+    let at = |share: f64| {
+        let index = ((sorted.len() as f64 - 1.0) * share).round() as usize;
+        let millis = sorted.get(index).copied().unwrap_or_default().as_secs_f64() * 1_000.0;
+        format!("{millis:.1} ms")
+    };
+    format!("| {name} | {} | {} | {} | {} |", at(0.0), at(0.5), at(0.99), at(1.0))
+}
