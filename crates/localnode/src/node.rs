@@ -1,0 +1,257 @@
+//! The node agent: runs the Pods that are bound to this Node as tasks of this process. What a kubelet does, for Pods of
+//! our own image.
+//!
+//! One watch brings the Pods; each has a task of its own (`pod.rs`), so that one that waits or fails holds up no other.
+//! `image.rs` says what can run here, `objects.rs`, `environment.rs`, `volumes.rs` and `mount.rs` fill a container's
+//! surroundings, `container.rs` runs it, `status.rs` says how it is.
+
+mod back_off;
+mod container;
+mod environment;
+mod image;
+mod mount;
+mod objects;
+mod pod;
+mod status;
+mod volumes;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use futures::StreamExt;
+use k8s_openapi::api::core::v1::Pod;
+use kube::runtime::{WatchStreamExt, watcher};
+use kube::{Api, Client, ResourceExt};
+use mainstay_telemetry::clock::SharedClock;
+use mainstay_telemetry::task;
+use mainstay_workload::{ConnectError, Connector, ConnectorOptions, Roles, ServiceResolver};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+pub use back_off::BackOffOptions;
+
+use crate::directory::Directory;
+use crate::logs::PodLogs;
+use pod::{Update, Worker};
+
+/// Gives out clients of the Kubernetes API, each with one ServiceAccount's identity.
+pub trait Identities: Send + Sync {
+    /// A client that is this ServiceAccount.
+    fn client(&self, namespace: &str, service_account: &str) -> Client;
+}
+
+/// What all Pods share.
+pub(crate) struct Shared {
+    pub(crate) client: Client,
+    pub(crate) node: String,
+    pub(crate) roles: Roles,
+    pub(crate) identities: Arc<dyn Identities>,
+    pub(crate) resolver: Arc<dyn ServiceResolver>,
+    pub(crate) allow_private: bool,
+    pub(crate) directory: Directory,
+    pub(crate) logs: PodLogs,
+    pub(crate) objects: objects::ObjectSource,
+    pub(crate) pods_folder: PathBuf,
+    pub(crate) logs_folder: PathBuf,
+    pub(crate) clock: SharedClock,
+    pub(crate) back_off: BackOffOptions,
+    pub(crate) drain: Duration,
+    // Connectors keep connections open, so the Pods of a namespace share one. A std mutex: never held across an await.
+    connectors: Mutex<BTreeMap<String, Connector>>,
+    stamps: AtomicU64,
+}
+
+/// What [`Shared`] is made from.
+pub(crate) struct NodeOptions {
+    pub(crate) client: Client,
+    pub(crate) node: String,
+    pub(crate) roles: Roles,
+    pub(crate) identities: Arc<dyn Identities>,
+    pub(crate) resolver: Arc<dyn ServiceResolver>,
+    pub(crate) allow_private: bool,
+    pub(crate) directory: Directory,
+    pub(crate) logs: PodLogs,
+    pub(crate) pods_folder: PathBuf,
+    pub(crate) logs_folder: PathBuf,
+    pub(crate) clock: SharedClock,
+    pub(crate) back_off: BackOffOptions,
+    pub(crate) drain: Duration,
+}
+
+impl Shared {
+    /// The connector of a namespace's Pods.
+    fn connector(&self, namespace: &str) -> Result<Connector, ConnectError> {
+        let mut connectors = self.connectors.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(connector) = connectors.get(namespace) {
+            return Ok(connector.clone());
+        }
+        let connector = Connector::new(ConnectorOptions {
+            resolver: Arc::clone(&self.resolver),
+            namespace: namespace.to_owned(),
+            allow_private: self.allow_private,
+        })?;
+        connectors.insert(namespace.to_owned(), connector.clone());
+        Ok(connector)
+    }
+
+    fn log_folder(&self, namespace: &str, pod: &str, uid: &str) -> PathBuf {
+        self.logs_folder
+            .join("pods")
+            .join(format!("{namespace}_{pod}_{uid}"))
+    }
+
+    /// A name for a version of a volume, unlike any before.
+    fn stamp(&self) -> String {
+        let now = self.clock.now().as_nanosecond();
+        format!(
+            "{now}-{}-{}",
+            std::process::id(),
+            self.stamps.fetch_add(1, Ordering::Relaxed)
+        )
+    }
+}
+
+/// The running part.
+pub(crate) struct Node {
+    shared: Arc<Shared>,
+    objects: objects::ObjectWatch,
+}
+
+struct Running {
+    updates: watch::Sender<Update>,
+    task: JoinHandle<()>,
+}
+
+impl Node {
+    pub(crate) fn new(options: NodeOptions) -> Self {
+        let (watch, source) = objects::new(options.client.clone());
+        let shared = Shared {
+            client: options.client,
+            node: options.node,
+            roles: options.roles,
+            identities: options.identities,
+            resolver: options.resolver,
+            allow_private: options.allow_private,
+            directory: options.directory,
+            logs: options.logs,
+            objects: source,
+            pods_folder: options.pods_folder,
+            logs_folder: options.logs_folder,
+            clock: options.clock,
+            back_off: options.back_off,
+            drain: options.drain,
+            connectors: Mutex::default(),
+            stamps: AtomicU64::new(0),
+        };
+        Self {
+            shared: Arc::new(shared),
+            objects: watch,
+        }
+    }
+
+    /// Runs Pods until it is cancelled; then tells all of them to end and waits for a bounded time.
+    pub(crate) async fn run(self, cancellation: CancellationToken) {
+        let Self { shared, objects } = self;
+        // Ends after the Pods: they may still need what they mount.
+        let watching = CancellationToken::new();
+        let objects = task::spawn("pod-objects", objects.run(watching.clone()));
+        let mut pods: BTreeMap<String, Running> = BTreeMap::new();
+        let config = watcher::Config::default().fields(&format!("spec.nodeName={}", shared.node));
+        let mut stream = Box::pin(watcher(Api::<Pod>::all(shared.client.clone()), config).default_backoff());
+        let mut listed: BTreeSet<String> = BTreeSet::new();
+        loop {
+            let event = tokio::select! {
+                () = cancellation.cancelled() => break,
+                event = stream.next() => event,
+            };
+            match event {
+                Some(Ok(watcher::Event::Init)) => listed.clear(),
+                Some(Ok(watcher::Event::InitApply(pod))) => {
+                    listed.insert(pod.uid().unwrap_or_default());
+                    apply(&shared, &mut pods, pod, &cancellation);
+                }
+                Some(Ok(watcher::Event::InitDone)) => {
+                    for (uid, running) in &pods {
+                        if !listed.contains(uid) {
+                            running.updates.send_replace(None);
+                        }
+                    }
+                    remove_leftovers(&shared.pods_folder, &listed);
+                }
+                Some(Ok(watcher::Event::Apply(pod))) => apply(&shared, &mut pods, pod, &cancellation),
+                Some(Ok(watcher::Event::Delete(pod))) => {
+                    if let Some(running) = pods.get(&pod.uid().unwrap_or_default()) {
+                        running.updates.send_replace(None);
+                    }
+                }
+                Some(Err(error)) => tracing::warn!(%error, "the watch for Pods was interrupted"),
+                None => break,
+            }
+            pods.retain(|_, running| !running.task.is_finished());
+        }
+        drain(pods, shared.drain).await;
+        watching.cancel();
+        // Its only way to fail is a panic, which is logged where it happened.
+        let _ = objects.await;
+    }
+}
+
+fn apply(
+    shared: &Arc<Shared>,
+    pods: &mut BTreeMap<String, Running>,
+    pod: Pod,
+    cancellation: &CancellationToken,
+) {
+    let uid = pod.uid().unwrap_or_default();
+    let pod = Arc::new(pod);
+    if let Some(running) = pods.get(&uid)
+        && !running.task.is_finished()
+    {
+        running.updates.send_replace(Some(pod));
+        return;
+    }
+    let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
+    if matches!(phase, Some("Succeeded" | "Failed")) {
+        return;
+    }
+    let (updates, receiver) = watch::channel(Some(Arc::clone(&pod)));
+    let worker = Worker::new(Arc::clone(shared), pod, receiver, cancellation.child_token());
+    let task = task::spawn("pod", worker.run());
+    pods.insert(uid, Running { updates, task });
+}
+
+/// Waits until all Pods have ended, at most for `limit`; what is left ends with the process.
+async fn drain(pods: BTreeMap<String, Running>, limit: Duration) {
+    let count = pods.len();
+    // The senders live until the end: a Pod without one would take it for the end of the agent.
+    let (_updates, tasks): (Vec<_>, Vec<_>) = pods
+        .into_values()
+        .map(|running| (running.updates, running.task))
+        .unzip();
+    let aborts: Vec<_> = tasks.iter().map(JoinHandle::abort_handle).collect();
+    if tokio::time::timeout(limit, futures::future::join_all(tasks))
+        .await
+        .is_err()
+    {
+        tracing::warn!(pods = count, ?limit, "some Pods did not end in time");
+        aborts.iter().for_each(tokio::task::AbortHandle::abort);
+    }
+}
+
+/// Removes the files of Pods that went away while no process ran.
+fn remove_leftovers(folder: &Path, listed: &BTreeSet<String>) {
+    let Ok(entries) = std::fs::read_dir(folder) else {
+        return;
+    };
+    for entry in entries.flatten() {
+        if !listed.contains(&*entry.file_name().to_string_lossy())
+            && let Err(error) = std::fs::remove_dir_all(entry.path())
+        {
+            tracing::warn!(path = %entry.path().display(), %error, "the files of a former Pod could not be removed");
+        }
+    }
+}

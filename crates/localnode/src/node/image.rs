@@ -1,0 +1,118 @@
+//! Which containers this program runs itself. Contract "What a workload sees".
+
+use k8s_openapi::api::core::v1::{Container, Pod};
+use mainstay_workload::Roles;
+
+/// The last part of our image's name.
+const OWN_IMAGE: &str = "mainstay";
+
+/// Why a Pod cannot run here. It stays pending.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Unrunnable {
+    #[error(
+        "container {container:?} has the image {image:?}: no container engine is configured, so only Pods of the image \
+         \"mainstay\" run here"
+    )]
+    Foreign { container: String, image: String },
+    #[error(
+        "container {container:?} names the role {role:?}, which this program does not know; it knows: {known}"
+    )]
+    UnknownRole {
+        container: String,
+        role: String,
+        known: String,
+    },
+    #[error("container {container:?} names no role: its first argument must be one of: {known}")]
+    NoRole { container: String, known: String },
+    #[error("init container {container:?}: no container engine is configured, and init containers need one")]
+    InitContainer { container: String },
+}
+
+impl Unrunnable {
+    /// The reason in the Pod's conditions and container states.
+    pub(crate) fn reason(&self) -> &'static str {
+        match self {
+            Self::Foreign { .. } | Self::InitContainer { .. } => "NoContainerEngine",
+            Self::UnknownRole { .. } | Self::NoRole { .. } => "UnknownRole",
+        }
+    }
+}
+
+/// True for our own image, wherever it is kept and whatever its tag or digest.
+pub(crate) fn is_own(image: &str) -> bool {
+    let without_digest = image.split_once('@').map_or(image, |(name, _)| name);
+    let last = without_digest.rsplit('/').next().unwrap_or(without_digest);
+    last.split_once(':').map_or(last, |(name, _)| name) == OWN_IMAGE
+}
+
+/// The container's words: its command without the program, then its arguments. References are not replaced yet.
+pub(crate) fn words(container: &Container) -> Vec<String> {
+    let command = container.command.iter().flatten().skip(1);
+    command.chain(container.args.iter().flatten()).cloned().collect()
+}
+
+/// Checks that every container can run here.
+pub(crate) fn check(pod: &Pod, roles: &Roles) -> Result<(), Unrunnable> {
+    let Some(spec) = &pod.spec else { return Ok(()) };
+    let known = || roles.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
+    for container in &spec.containers {
+        let image = container.image.clone().unwrap_or_default();
+        let name = container.name.clone();
+        if !is_own(&image) {
+            return Err(Unrunnable::Foreign {
+                container: name,
+                image,
+            });
+        }
+        match words(container).first() {
+            None => {
+                return Err(Unrunnable::NoRole {
+                    container: name,
+                    known: known(),
+                });
+            }
+            Some(role) if !roles.contains_key(role) => {
+                return Err(Unrunnable::UnknownRole {
+                    container: name,
+                    role: role.clone(),
+                    known: known(),
+                });
+            }
+            Some(_) => {}
+        }
+    }
+    match spec.init_containers.iter().flatten().next() {
+        Some(init) => Err(Unrunnable::InitContainer {
+            container: init.name.clone(),
+        }),
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_own_image_is_known_by_its_last_part() {
+        let digest = "mainstay@sha256:0123456789012345678901234567890123456789012345678901234567890123";
+        for own in [
+            "mainstay",
+            "mainstay:1.2",
+            "ghcr.io/x/mainstay:dev",
+            "localhost:5000/mainstay",
+            digest,
+        ] {
+            assert!(is_own(own), "{own}");
+        }
+        for foreign in [
+            "",
+            "nginx",
+            "mainstay-extra",
+            "mainstay/nginx:1",
+            "ghcr.io/mainstay/other",
+        ] {
+            assert!(!is_own(foreign), "{foreign}");
+        }
+    }
+}

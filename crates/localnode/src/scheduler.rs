@@ -1,0 +1,118 @@
+//! Binding: gives each Pod that waits for a Node the one Node there is, through the API's `pods/binding`.
+
+use std::time::Duration;
+
+use futures::StreamExt;
+use k8s_openapi::api::core::v1::{Binding, ObjectReference, Pod};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Status};
+use kube::api::PostParams;
+use kube::runtime::{WatchStreamExt, watcher};
+use kube::{Api, Client, ResourceExt};
+use tokio_util::sync::CancellationToken;
+
+/// Waits between attempts to bind one Pod.
+const RETRIES: [Duration; 4] = [
+    Duration::from_millis(50),
+    Duration::from_millis(250),
+    Duration::from_secs(1),
+    Duration::from_secs(5),
+];
+
+/// Runs until it is cancelled.
+pub(crate) async fn run(client: Client, node: String, cancellation: CancellationToken) {
+    let pods = Api::<Pod>::all(client.clone());
+    let waiting = watcher::Config::default().fields("spec.nodeName=");
+    let stream = watcher(pods, waiting).default_backoff().applied_objects();
+    let bind_all = stream.for_each_concurrent(16, |pod| {
+        let (client, node) = (client.clone(), node.clone());
+        async move {
+            match pod {
+                Ok(pod) if is_waiting(&pod) => bind_with_retries(&client, &pod, &node).await,
+                Ok(_) => {}
+                Err(error) => tracing::warn!(%error, "the watch for Pods to bind was interrupted"),
+            }
+        }
+    });
+    cancellation.run_until_cancelled(bind_all).await;
+}
+
+fn is_waiting(pod: &Pod) -> bool {
+    let Some(spec) = &pod.spec else { return false };
+    let ours = matches!(
+        spec.scheduler_name.as_deref(),
+        None | Some("" | "default-scheduler")
+    );
+    let gated = spec
+        .scheduling_gates
+        .as_ref()
+        .is_some_and(|gates| !gates.is_empty());
+    ours && !gated
+        && spec.node_name.as_deref().unwrap_or("").is_empty()
+        && pod.metadata.deletion_timestamp.is_none()
+}
+
+async fn bind_with_retries(client: &Client, pod: &Pod, node: &str) {
+    for wait in RETRIES {
+        match bind(client, pod, node).await {
+            Ok(()) => return,
+            // Gone, or bound by somebody else.
+            Err(kube::Error::Api(status)) if matches!(status.reason.as_str(), "NotFound" | "Conflict") => {
+                return;
+            }
+            Err(error) => {
+                tracing::warn!(pod = %pod.name_any(), namespace = ?pod.namespace(), %error, "a Pod could not be bound");
+                tokio::time::sleep(wait).await;
+            }
+        }
+    }
+}
+
+async fn bind(client: &Client, pod: &Pod, node: &str) -> kube::Result<()> {
+    let pods = Api::<Pod>::namespaced(client.clone(), &pod.namespace().unwrap_or_default());
+    let binding = Binding {
+        metadata: ObjectMeta {
+            name: pod.metadata.name.clone(),
+            namespace: pod.metadata.namespace.clone(),
+            uid: pod.metadata.uid.clone(),
+            ..ObjectMeta::default()
+        },
+        target: ObjectReference {
+            api_version: Some("v1".to_owned()),
+            kind: Some("Node".to_owned()),
+            name: Some(node.to_owned()),
+            ..ObjectReference::default()
+        },
+    };
+    pods.create_subresource::<Binding, Status>("binding", &pod.name_any(), &PostParams::default(), &binding)
+        .await?;
+    Ok(())
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::expect_used)]
+mod tests {
+    use super::*;
+
+    fn pod(spec: serde_json::Value) -> Pod {
+        serde_json::from_value(serde_json::json!({ "metadata": { "name": "p" }, "spec": spec })).unwrap()
+    }
+
+    #[test]
+    fn only_pods_that_wait_for_the_default_scheduler_are_bound() {
+        use serde_json::json;
+        let containers = json!([{ "name": "c" }]);
+        assert!(is_waiting(&pod(json!({ "containers": containers }))));
+        assert!(is_waiting(&pod(
+            json!({ "containers": containers, "schedulerName": "default-scheduler" })
+        )));
+        assert!(!is_waiting(&pod(
+            json!({ "containers": containers, "schedulerName": "theirs" })
+        )));
+        assert!(!is_waiting(&pod(
+            json!({ "containers": containers, "nodeName": "n" })
+        )));
+        assert!(!is_waiting(&pod(
+            json!({ "containers": containers, "schedulingGates": [{ "name": "g" }] })
+        )));
+    }
+}

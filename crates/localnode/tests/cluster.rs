@@ -1,0 +1,519 @@
+//! The local node over the embedded API, in one process: what a user sees through `kubectl`.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod cluster {
+    pub(crate) mod world;
+}
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use cluster::world::{World, is_ready, waiting_reason};
+use futures::StreamExt;
+use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
+use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret, Service};
+use kube::ResourceExt;
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
+use mainstay_localnode::{BackOffOptions, LogQuery, Parts};
+use mainstay_workload::Resolution;
+use serde_json::{Value, json};
+use tower::ServiceExt;
+
+fn container(role: &str) -> Value {
+    json!({ "name": "main", "image": "mainstay:test", "args": [role], "ports": [{ "name": "http", "containerPort": 8080 }] })
+}
+
+fn pod(name: &str, container: Value) -> Value {
+    json!({ "metadata": { "name": name, "namespace": "default", "labels": { "app": name } }, "spec": { "containers": [container] } })
+}
+
+fn deployment(name: &str, replicas: i32, container: Value) -> Value {
+    json!({
+        "metadata": { "name": name, "namespace": "default" },
+        "spec": {
+            "replicas": replicas,
+            "selector": { "matchLabels": { "app": name } },
+            "template": { "metadata": { "labels": { "app": name } }, "spec": { "containers": [container] } },
+        },
+    })
+}
+
+fn is_complete(deployment: &Deployment) -> bool {
+    let (Some(spec), Some(status)) = (&deployment.spec, &deployment.status) else {
+        return false;
+    };
+    status.observed_generation == deployment.metadata.generation
+        && status.updated_replicas == spec.replicas
+        && status.replicas == spec.replicas
+        && status.available_replicas == spec.replicas
+}
+
+#[tokio::test]
+async fn a_deployment_becomes_a_pod_that_its_service_leads_to_and_scales_and_restarts() {
+    let world = World::start().await;
+    world
+        .create::<Service>(json!({
+            "metadata": { "name": "orders", "namespace": "default" },
+            "spec": { "selector": { "app": "orders" }, "ports": [{ "port": 80, "targetPort": "http" }] },
+        }))
+        .await;
+    world
+        .create::<Deployment>(deployment("orders", 1, container("echo")))
+        .await;
+    world.until::<Deployment>("orders", is_complete).await;
+    assert_eq!(
+        world.get("http://orders/pod").await,
+        world.pods("orders").await[0].name_any()
+    );
+
+    let api = world.api::<Deployment>();
+    let scale = json!({ "spec": { "replicas": 2 } });
+    api.patch("orders", &PatchParams::default(), &Patch::Merge(scale))
+        .await
+        .unwrap();
+    world.until::<Deployment>("orders", is_complete).await;
+    let before: Vec<String> = world
+        .pods("orders")
+        .await
+        .iter()
+        .map(ResourceExt::name_any)
+        .collect();
+    assert_eq!(before.len(), 2);
+    let answers = [
+        world.get("http://orders.default.svc/pod").await,
+        world.get("http://orders/pod").await,
+    ];
+    assert_ne!(answers[0], answers[1], "the Pods take no turns");
+
+    // What `kubectl rollout restart` does.
+    let restart = json!({ "spec": { "template": { "metadata": { "annotations": { "kubectl.kubernetes.io/restartedAt": "now" } } } } });
+    api.patch("orders", &PatchParams::default(), &Patch::Strategic(restart))
+        .await
+        .unwrap();
+    world.until::<Deployment>("orders", is_complete).await;
+    world
+        .until_list::<Pod>(&ListParams::default().labels("app=orders"), move |pods| {
+            pods.len() == 2 && pods.iter().all(|pod| !before.contains(&pod.name_any()))
+        })
+        .await;
+    let replica_sets = world
+        .api::<ReplicaSet>()
+        .list(&ListParams::default())
+        .await
+        .unwrap();
+    let mut sizes: Vec<Option<i32>> = replica_sets
+        .iter()
+        .map(|one| one.spec.as_ref().unwrap().replicas)
+        .collect();
+    sizes.sort_unstable();
+    assert_eq!(sizes, [Some(0), Some(2)]);
+
+    api.delete("orders", &DeleteParams::background()).await.unwrap();
+    world
+        .until_list::<Pod>(&ListParams::default(), |pods| pods.is_empty())
+        .await;
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn a_pod_that_is_deleted_is_replaced_and_one_that_leaves_the_selector_is_let_go() {
+    let world = World::start().await;
+    world
+        .create::<Deployment>(deployment("web", 1, container("echo")))
+        .await;
+    world.until::<Deployment>("web", is_complete).await;
+    let first = world.pods("web").await.remove(0);
+    world
+        .api::<Pod>()
+        .delete(&first.name_any(), &DeleteParams::default())
+        .await
+        .unwrap();
+    let gone = first.name_any();
+    world
+        .until_list::<Pod>(&ListParams::default(), move |pods| {
+            pods.len() == 1 && pods[0].name_any() != gone && is_ready(&pods[0])
+        })
+        .await;
+    let second = world.pods("web").await.remove(0);
+    let label = json!({ "metadata": { "labels": { "app": "debug" } } });
+    world
+        .api::<Pod>()
+        .patch(&second.name_any(), &PatchParams::default(), &Patch::Merge(label))
+        .await
+        .unwrap();
+    world
+        .until::<Pod>(&second.name_any(), |pod| pod.owner_references().is_empty())
+        .await;
+    world
+        .until_list::<Pod>(&ListParams::default().labels("app=web"), |pods| {
+            pods.len() == 1 && is_ready(&pods[0])
+        })
+        .await;
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn a_pod_waits_for_what_it_mounts_says_what_is_missing_and_follows_changes() {
+    let world = World::start().await;
+    let mut container = container("echo");
+    container["env"] = json!([
+        { "name": "TOKEN", "valueFrom": { "secretKeyRef": { "name": "token", "key": "value" } } },
+        { "name": "SELF", "value": "$(NAME)" },
+    ]);
+    container["volumeMounts"] = json!([{ "name": "pack", "mountPath": "/etc/pack" }]);
+    let mut spec = pod("reader", container);
+    spec["spec"]["volumes"] = json!([{ "name": "pack", "configMap": { "name": "pack" } }]);
+    world.create::<Pod>(spec).await;
+    let waits = |text: &'static str| {
+        move |pod: &Pod| {
+            waiting_reason(pod) == Some(("CreateContainerConfigError".to_owned(), text.to_owned()))
+        }
+    };
+    world
+        .until::<Pod>("reader", waits("configmap \"pack\" not found"))
+        .await;
+    let map = |text: &str| json!({ "metadata": { "name": "pack", "namespace": "default" }, "data": { "pack.json": text } });
+    world.create::<ConfigMap>(map("one")).await;
+    world
+        .until::<Pod>("reader", waits("secret \"token\" not found"))
+        .await;
+    let secret = |key: &str| json!({ "metadata": { "name": "token", "namespace": "default" }, "stringData": { key: "s3cret" } });
+    world.create::<Secret>(secret("other")).await;
+    world
+        .until::<Pod>("reader", waits("couldn't find key value in Secret default/token"))
+        .await;
+    let pod = world.api::<Pod>().get("reader").await.unwrap();
+    assert_eq!(pod.status.unwrap().phase.as_deref(), Some("Pending"));
+    let patch = json!({ "stringData": { "value": "s3cret" } });
+    world
+        .api::<Secret>()
+        .patch("token", &PatchParams::default(), &Patch::Merge(patch))
+        .await
+        .unwrap();
+    world.until::<Pod>("reader", is_ready).await;
+
+    world.service("reader").await;
+    assert_eq!(world.get("http://reader/env/TOKEN").await, "s3cret");
+    assert_eq!(world.get("http://reader/env/SELF").await, "$(NAME)");
+    assert_eq!(world.get("http://reader/file/etc/pack/pack.json").await, "one");
+    let patch = json!({ "data": { "pack.json": "two" } });
+    world
+        .api::<ConfigMap>()
+        .patch("pack", &PatchParams::default(), &Patch::Merge(patch))
+        .await
+        .unwrap();
+    world
+        .until_answer("http://reader/file/etc/pack/pack.json", "two")
+        .await;
+    // A ConfigMap that goes away takes nothing from a Pod that runs.
+    world
+        .api::<ConfigMap>()
+        .delete("pack", &DeleteParams::default())
+        .await
+        .unwrap();
+    assert_eq!(world.get("http://reader/file/etc/pack/pack.json").await, "two");
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn a_role_that_fails_is_restarted_with_its_message_in_the_status_and_its_log_kept() {
+    let quick = BackOffOptions {
+        initial: Duration::from_millis(5),
+        limit: Duration::from_millis(5),
+        ..BackOffOptions::default()
+    };
+    let world = World::start_with(|options| options.back_off = quick).await;
+    world.create::<Pod>(pod("failing", container("fail"))).await;
+    world.until::<Pod>("failing", |pod| restarts(pod) >= 2).await;
+    let pod = world.api::<Pod>().get("failing").await.unwrap();
+    let status = &pod.status.as_ref().unwrap().container_statuses.as_ref().unwrap()[0];
+    let ended = status.last_state.as_ref().unwrap().terminated.as_ref().unwrap();
+    assert_eq!((ended.exit_code, ended.reason.as_deref()), (1, Some("Error")));
+    assert_eq!(ended.message.as_deref(), Some("file /etc/x has no field y"));
+    assert_eq!(pod.status.as_ref().unwrap().phase.as_deref(), Some("Running"));
+    let query = LogQuery {
+        namespace: "default".into(),
+        pod: "failing".into(),
+        container: "main".into(),
+        previous: true,
+        ..LogQuery::default()
+    };
+    let lines: Vec<_> = world
+        .handle
+        .logs()
+        .open(query)
+        .await
+        .unwrap()
+        .map(Result::unwrap)
+        .collect()
+        .await;
+    assert_eq!(lines.concat(), b"about to fail\n");
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn a_role_that_keeps_failing_waits_longer_each_time() {
+    let world = World::start().await;
+    world.create::<Pod>(pod("failing", container("fail"))).await;
+    world
+        .until::<Pod>("failing", |pod| {
+            restarts(pod) == 1
+                && waiting_reason(pod).is_some_and(|(reason, message)| {
+                    reason == "CrashLoopBackOff"
+                        && message.starts_with("back-off 10s restarting failed container=main")
+                })
+        })
+        .await;
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn a_panic_ends_its_own_pod_only() {
+    let world = World::start().await;
+    world.create::<Pod>(pod("steady", container("echo"))).await;
+    world.until::<Pod>("steady", is_ready).await;
+    let mut panicking = pod("panicking", container("panic"));
+    panicking["spec"]["restartPolicy"] = json!("Never");
+    world.create::<Pod>(panicking).await;
+    let failed = world
+        .until::<Pod>("panicking", |pod| {
+            pod.status.as_ref().and_then(|status| status.phase.as_deref()) == Some("Failed")
+        })
+        .await;
+    let status = &failed
+        .status
+        .as_ref()
+        .unwrap()
+        .container_statuses
+        .as_ref()
+        .unwrap()[0];
+    let ended = status.state.as_ref().unwrap().terminated.as_ref().unwrap();
+    assert_eq!(
+        (ended.exit_code, ended.message.as_deref()),
+        (101, Some("panicked: on purpose"))
+    );
+    assert!(is_ready(&world.api::<Pod>().get("steady").await.unwrap()));
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn a_role_that_completes_ends_its_pod_unless_it_is_always_restarted() {
+    let world = World::start().await;
+    let mut once = pod("once", container("complete"));
+    once["spec"]["restartPolicy"] = json!("OnFailure");
+    world.create::<Pod>(once).await;
+    world
+        .until::<Pod>("once", |pod| {
+            pod.status.as_ref().and_then(|status| status.phase.as_deref()) == Some("Succeeded")
+        })
+        .await;
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn pods_that_cannot_run_here_stay_pending_and_say_why() {
+    let world = World::start().await;
+    let mut foreign = container("echo");
+    foreign["image"] = json!("nginx:1.29");
+    world.create::<Pod>(pod("foreign", foreign)).await;
+    world.create::<Pod>(pod("unknown", container("juggle"))).await;
+    let has = |reason: &'static str, part: &'static str| {
+        move |pod: &Pod| {
+            waiting_reason(pod).is_some_and(|(found, message)| found == reason && message.contains(part))
+        }
+    };
+    world
+        .until::<Pod>(
+            "foreign",
+            has("NoContainerEngine", "no container engine is configured"),
+        )
+        .await;
+    let unknown = world
+        .until::<Pod>("unknown", has("UnknownRole", "\"juggle\""))
+        .await;
+    assert_eq!(unknown.status.unwrap().phase.as_deref(), Some("Pending"));
+    // An image changed in place runs.
+    let patch = json!({ "spec": { "containers": [{ "name": "main", "image": "mainstay" }] } });
+    world
+        .api::<Pod>()
+        .patch("foreign", &PatchParams::default(), &Patch::Strategic(patch))
+        .await
+        .unwrap();
+    world.until::<Pod>("foreign", is_ready).await;
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn a_deleted_pod_may_finish_within_its_grace_period_and_is_then_gone() {
+    let world = World::start().await;
+    world.create::<Pod>(pod("polite", container("echo"))).await;
+    let mut stubborn = pod("stubborn", container("stubborn"));
+    stubborn["spec"]["terminationGracePeriodSeconds"] = json!(1);
+    world.create::<Pod>(stubborn).await;
+    let polite = world.until::<Pod>("polite", is_ready).await;
+    world.until::<Pod>("stubborn", is_ready).await;
+    for name in ["polite", "stubborn"] {
+        world
+            .api::<Pod>()
+            .delete(name, &DeleteParams::default())
+            .await
+            .unwrap();
+    }
+    world
+        .until_list::<Pod>(&ListParams::default(), |pods| pods.is_empty())
+        .await;
+    assert!(
+        world.events().contains(&"polite cancelled".to_owned()),
+        "{:?}",
+        world.events()
+    );
+    assert!(
+        !world.folder().join("pods").join(polite.uid().unwrap()).exists(),
+        "its files were left"
+    );
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn a_pod_that_is_not_ready_serves_nobody() {
+    let world = World::start().await;
+    world.service("gate").await;
+    world.create::<Pod>(pod("gate", container("gate"))).await;
+    let waits = |pod: &Pod| {
+        let conditions = pod.status.as_ref().and_then(|status| status.conditions.as_ref());
+        conditions.into_iter().flatten().any(|condition| {
+            condition.type_ == "Ready"
+                && condition.status == "False"
+                && condition
+                    .message
+                    .as_deref()
+                    .is_some_and(|message| message.contains("main: gate is closed"))
+        })
+    };
+    world.until::<Pod>("gate", waits).await;
+    let none = Resolution::NoEndpoint {
+        service: "default/gate".to_owned(),
+    };
+    let resolver = world.handle.resolver();
+    assert_eq!(resolver.resolve("gate", 80, "default"), none);
+    world.open_gate();
+    world.until::<Pod>("gate", is_ready).await;
+    assert!(matches!(
+        resolver.resolve("gate", 80, "default"),
+        Resolution::Endpoint(_)
+    ));
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn the_front_door_finds_the_router_of_a_ready_pod_by_its_labels() {
+    let world = World::start().await;
+    let facades = world.handle.facades();
+    let mut changes = facades.changes();
+    world.create::<Pod>(pod("agent", container("facade"))).await;
+    let facade = world
+        .within(async {
+            loop {
+                changes.borrow_and_update();
+                if let Some(facade) = facades.find("default", &[("app", "agent")], "http") {
+                    return facade;
+                }
+                changes.changed().await.unwrap();
+            }
+        })
+        .await;
+    assert_eq!(facade.pod, "agent");
+    let request = axum::http::Request::builder()
+        .uri("/hello")
+        .body(axum::body::Body::empty())
+        .unwrap();
+    let response = facade.router.oneshot(request).await.unwrap();
+    let body = axum::body::to_bytes(response.into_body(), 1024).await.unwrap();
+    assert_eq!(body, "hello from agent");
+    world.stop().await;
+    assert!(facades.list().is_empty());
+}
+
+#[tokio::test]
+async fn a_new_process_goes_on_with_the_pods_of_the_former_one() {
+    let world = World::start().await;
+    world
+        .create::<Deployment>(deployment("web", 1, container("echo")))
+        .await;
+    world.until::<Deployment>("web", is_complete).await;
+    let before = world.pods("web").await.remove(0);
+    let world = world.restart().await;
+    let uid = before.uid();
+    let after = world
+        .until::<Pod>(&before.name_any(), |pod| restarts(pod) == 1 && is_ready(pod))
+        .await;
+    assert_eq!(after.uid(), uid);
+    let status = &after
+        .status
+        .as_ref()
+        .unwrap()
+        .container_statuses
+        .as_ref()
+        .unwrap()[0];
+    let lost = status.last_state.as_ref().unwrap().terminated.as_ref().unwrap();
+    assert_eq!(lost.message.as_deref(), Some("the process that ran it ended"));
+    assert_eq!(world.pods("web").await.len(), 1);
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn parts_can_be_switched_off() {
+    let world = World::start_with(|options| {
+        options.parts = Parts {
+            binding: false,
+            ..Parts::all()
+        }
+    })
+    .await;
+    world
+        .create::<Deployment>(deployment("web", 1, container("echo")))
+        .await;
+    world
+        .until_list::<Pod>(&ListParams::default(), |pods| pods.len() == 1)
+        .await;
+    let pod = world.pods("web").await.remove(0);
+    assert_eq!(pod.spec.unwrap().node_name, None);
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn many_agents_come_up_together() {
+    let world = World::start().await;
+    let names: Vec<String> = (0..30).map(|number| format!("agent-{number}")).collect();
+    for name in &names {
+        world
+            .create::<Deployment>(deployment(name, 1, container("echo")))
+            .await;
+    }
+    for name in &names {
+        world.until::<Deployment>(name, is_complete).await;
+    }
+    let pods = world.api::<Pod>().list(&ListParams::default()).await.unwrap();
+    let by_app: BTreeMap<&String, usize> = pods.iter().fold(BTreeMap::new(), |mut counts, pod| {
+        *counts.entry(&pod.labels()["app"]).or_default() += 1;
+        counts
+    });
+    assert!(
+        by_app.values().all(|count| *count == 1) && by_app.len() == 30,
+        "{by_app:?}"
+    );
+    world.stop().await;
+}
+
+fn restarts(pod: &Pod) -> i32 {
+    let statuses = pod
+        .status
+        .as_ref()
+        .and_then(|status| status.container_statuses.as_ref());
+    statuses
+        .into_iter()
+        .flatten()
+        .map(|status| status.restart_count)
+        .max()
+        .unwrap_or(0)
+}
