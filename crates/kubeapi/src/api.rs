@@ -121,8 +121,7 @@ struct Inner {
     /// Held shared while an object is created, alone while a namespace is found empty and removed: an async lock,
     /// because both sides wait for the store while they hold it.
     namespace_gate: RwLock<()>,
-    /// Held while a CustomResourceDefinition is written and the registry follows, so that snapshots replace each
-    /// other in the order of the commits.
+    /// Held while a CustomResourceDefinition is planned and stored.
     definition_gate: Mutex<()>,
     /// Held while a Service is planned and stored.
     address_gate: Mutex<()>,

@@ -4,9 +4,11 @@ use std::sync::Arc;
 
 use mainstay_store::kube::{Change, CommitError, Expect, Key};
 use serde_json::{Value, json};
+use tokio::task::JoinError;
 
 use crate::{
     api::Api,
+    custom::DEFINITIONS,
     object,
     status::{ApiError, ApiResult, Reason},
 };
@@ -30,6 +32,9 @@ pub(crate) fn key(storage_resource: &str, namespace: &str, name: &str) -> Key {
 }
 
 impl Api {
+    // The callers run in tasks of their own: a client that goes away drops its request, and what follows from a commit
+    // that is under way must be noted all the same.
+
     /// Stores `object` if the stored state is still what `expect` says, and sets its `resourceVersion`.
     pub(crate) async fn put(&self, key: Key, object: &mut Value, expect: Expect) -> ApiResult<Committed> {
         let body = object::encode(object);
@@ -75,6 +80,9 @@ impl Api {
                 };
                 object::set_meta(object, "resourceVersion", Some(json!(revision.to_string())));
                 self.aftermath().observe(&key, object, revision, removed);
+                if &*key.resource == DEFINITIONS {
+                    self.follow_definitions().await;
+                }
                 Ok(Committed::At(revision))
             }
             Err(CommitError::Conflict { .. }) => Ok(Committed::LostRace),
@@ -84,6 +92,29 @@ impl Api {
             }
         }
     }
+
+    /// Serves what the definitions say now, before the write that changed them is answered.
+    async fn follow_definitions(&self) {
+        let api = self.clone();
+        // Reading schemas and compiling rules takes long enough to hold up others.
+        let refreshed = tokio::task::spawn_blocking(move || api.registry().refresh(api.store())).await;
+        match refreshed {
+            Ok(Ok(())) => {}
+            Ok(Err((name, error))) => {
+                tracing::error!(%name, %error, "a stored CustomResourceDefinition cannot be read");
+            }
+            Err(error) => tracing::error!(%error, "the kinds were not read again"),
+        }
+    }
+}
+
+/// What a client hears whose write or deletion panicked.
+pub(crate) fn unfinished(error: &JoinError) -> Box<ApiError> {
+    tracing::error!(%error, "a write was not finished");
+    ApiError::new(
+        Reason::InternalError,
+        "This request caused apiserver to panic. Look in the logs for details.",
+    )
 }
 
 /// What a client hears of a store that does not write.

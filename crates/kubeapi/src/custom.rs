@@ -88,36 +88,6 @@ fn set_condition(conditions: &mut Value, mut condition: Value, now: &str) {
 }
 
 impl Api {
-    /// Serves what the stored definitions say now. The caller holds the definition gate.
-    fn refresh_kinds(&self) -> ApiResult<()> {
-        let mut definitions = Vec::new();
-        for stored in self.store().list(DEFINITIONS, None).items {
-            let definition: Value = serde_json::from_slice(&stored.value).map_err(|error| {
-                ApiError::new(
-                    Reason::InternalError,
-                    format!(
-                        "the stored definition {:?} cannot be read: {error}",
-                        stored.key.name
-                    ),
-                )
-            })?;
-            definitions.push((definition, stored.revision));
-        }
-        self.registry().replace(&definitions);
-        Ok(())
-    }
-
-    /// Runs `write`, which changes a definition, and serves the result before it is answered.
-    pub(crate) async fn with_definitions<T>(
-        &self,
-        write: impl Future<Output = ApiResult<T>>,
-    ) -> ApiResult<T> {
-        let _gate = self.definition_gate().lock().await;
-        let written = write.await?;
-        self.refresh_kinds()?;
-        Ok(written)
-    }
-
     /// Goes on with the removal of a definition; `false` when something still holds one of its objects.
     pub(crate) async fn remove_definition(&self, name: &str) -> ApiResult<bool> {
         let Some(stored) = self.store().get(&commit::key(DEFINITIONS, "", name)) else {
@@ -163,7 +133,7 @@ impl Api {
             return Ok(true);
         };
         let uid = object::uid(&definition).to_owned();
-        self.with_definitions(Box::pin(self.change(
+        self.change(
             &kind,
             "",
             name,
@@ -174,7 +144,7 @@ impl Api {
                 object::set_finalizers(definition, &finalizers);
                 Ok(())
             }),
-        )))
+        )
         .await?;
         Ok(true)
     }

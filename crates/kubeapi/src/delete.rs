@@ -8,12 +8,13 @@ use futures::{StreamExt as _, stream};
 use http::StatusCode;
 use jiff::{SignedDuration, Timestamp};
 use mainstay_store::kube::{Expect, Key, Stored};
+use mainstay_telemetry::task;
 use serde_json::{Value, json};
 
 use crate::{
     api::Api,
     builtin::KindInfo,
-    commit::Committed,
+    commit::{self, Committed},
     custom, object,
     present::View,
     status::{ApiError, ApiResult, Reason},
@@ -39,14 +40,13 @@ pub(crate) struct Deleted {
 }
 
 impl Api {
-    /// Deletes one object, or begins to.
+    /// Deletes one object, or begins to. Like a write, it is finished even if its client goes away.
     pub(crate) async fn delete(&self, view: &View, key: &Key, options: &DeleteOptions) -> ApiResult<Deleted> {
-        if custom::is_definition(&view.kind) {
-            return self
-                .with_definitions(Box::pin(self.delete_object(view, key, options)))
-                .await;
-        }
-        self.delete_object(view, key, options).await
+        let (api, view, key, options) = (self.clone(), view.clone(), key.clone(), options.clone());
+        let task = task::spawn("kubeapi-delete", async move {
+            api.delete_object(&view, &key, &options).await
+        });
+        task.await.unwrap_or_else(|error| Err(commit::unfinished(&error)))
     }
 
     async fn delete_object(&self, view: &View, key: &Key, options: &DeleteOptions) -> ApiResult<Deleted> {

@@ -3,13 +3,20 @@
 //! A snapshot is replaced as a whole when a CustomResourceDefinition changes; readers never wait and never see half of
 //! a change. Every served resource has a token that is cancelled when it is served no longer, which ends its watches.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError},
+};
 
 use arc_swap::ArcSwap;
+use mainstay_store::kube::KubeStore;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use crate::builtin::{KindInfo, Kinds};
+use crate::{
+    builtin::{KindInfo, Kinds},
+    custom::DEFINITIONS,
+};
 
 /// Group, version and plural name.
 type Served = (String, String, String);
@@ -22,6 +29,8 @@ pub(crate) struct Snapshot {
     /// they are read.
     defaults_before: HashMap<String, u64>,
     tokens: HashMap<Served, CancellationToken>,
+    /// Name and revision of each definition that this was made from.
+    sources: Vec<(String, u64)>,
 }
 
 impl Snapshot {
@@ -43,6 +52,9 @@ impl Snapshot {
 /// Holds the current [`Snapshot`].
 pub(crate) struct Registry {
     current: ArcSwap<Snapshot>,
+    /// Held while the definitions are read and a snapshot is made of them, so that a later one is never replaced by an
+    /// earlier one. Never held across a wait.
+    replacing: Mutex<()>,
 }
 
 impl Registry {
@@ -52,9 +64,11 @@ impl Registry {
             kinds: Kinds::builtin(),
             defaults_before: HashMap::new(),
             tokens: HashMap::new(),
+            sources: Vec::new(),
         };
         Self {
             current: ArcSwap::from_pointee(snapshot),
+            replacing: Mutex::new(()),
         }
     }
 
@@ -63,17 +77,31 @@ impl Registry {
         self.current.load_full()
     }
 
-    /// Serves the built-in kinds and those of `definitions`, which come with the revision they were stored at. The
-    /// caller must not run two of these at once.
-    pub(crate) fn replace(&self, definitions: &[(Value, u64)]) {
-        let before = self.snapshot();
-        let objects: Vec<Value> = definitions
+    /// Serves the built-in kinds and those of the definitions that the store holds now. Makes nothing anew when it holds
+    /// the same as before.
+    ///
+    /// # Errors
+    /// The name of a definition that cannot be read, and why.
+    pub(crate) fn refresh(&self, store: &KubeStore) -> Result<(), (String, serde_json::Error)> {
+        let _alone = self.replacing.lock().unwrap_or_else(PoisonError::into_inner);
+        let stored = store.list(DEFINITIONS, None).items;
+        let sources: Vec<(String, u64)> = stored
             .iter()
-            .map(|(definition, _)| definition.clone())
+            .map(|stored| (stored.key.name.to_string(), stored.revision))
             .collect();
-        let kinds = Kinds::with_custom(&objects);
+        let before = self.snapshot();
+        if before.sources == sources {
+            return Ok(());
+        }
+        let mut definitions = Vec::with_capacity(stored.len());
+        for stored in &stored {
+            let definition: Value = serde_json::from_slice(&stored.value)
+                .map_err(|error| (stored.key.name.to_string(), error))?;
+            definitions.push(definition);
+        }
+        let kinds = Kinds::with_custom(&definitions);
         let mut defaults_before = HashMap::new();
-        for (definition, revision) in definitions {
+        for (definition, (_, revision)) in definitions.iter().zip(&sources) {
             let text = |pointer: &str| definition.pointer(pointer).and_then(Value::as_str).unwrap_or("");
             let resource = format!("{}/{}", text("/spec/group"), text("/spec/names/plural"));
             defaults_before.insert(resource, *revision);
@@ -94,9 +122,11 @@ impl Registry {
             kinds,
             defaults_before,
             tokens,
+            sources,
         }));
         for token in gone {
             token.cancel();
         }
+        Ok(())
     }
 }

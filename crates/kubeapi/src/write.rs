@@ -12,12 +12,14 @@ mod plan;
 use std::sync::Arc;
 
 use mainstay_store::kube::{Expect, Key};
+use mainstay_telemetry::task;
 use serde_json::{Value, json};
 
 use crate::{
     api::Api,
     builtin::KindInfo,
     commit::{self, Committed},
+    custom::DEFINITIONS,
     object,
     present::View,
     registry::Snapshot,
@@ -109,14 +111,24 @@ pub(crate) struct Written {
 }
 
 impl Api {
-    /// Runs the pipeline.
-    pub(crate) async fn write(&self, request: &WriteRequest) -> ApiResult<Written> {
-        // Two Services planned at the same time could be given the same address.
-        let addresses = request.kind.storage_resource == SERVICES && request.part == Part::Main;
-        let _addresses = if addresses {
-            Some(self.address_gate().lock().await)
-        } else {
-            None
+    /// Runs the pipeline, in a task of its own: what was begun is finished, and the locks are held for as long, even if
+    /// the client goes away.
+    pub(crate) async fn write(&self, request: WriteRequest) -> ApiResult<Written> {
+        let api = self.clone();
+        let task = task::spawn("kubeapi-write", async move { api.run_pipeline(&request).await });
+        task.await.unwrap_or_else(|error| Err(commit::unfinished(&error)))
+    }
+
+    async fn run_pipeline(&self, request: &WriteRequest) -> ApiResult<Written> {
+        // Two Services planned at the same time could be given the same address, two definitions the same names.
+        let gate = match request.kind.storage_resource.as_str() {
+            SERVICES => Some(self.address_gate()),
+            DEFINITIONS => Some(self.definition_gate()),
+            _ => None,
+        };
+        let _alone = match gate {
+            Some(gate) => Some(gate.lock().await),
+            None => None,
         };
         for _attempt in 0..ATTEMPTS {
             // While a namespace's last check for content and its removal run, nothing may be created in it.
@@ -244,7 +256,7 @@ impl Api {
             field_validation: FieldValidation::Ignore,
             decoding_findings: Vec::new(),
         };
-        match self.write(&request).await {
+        match self.write(request).await {
             Ok(written) => Ok(Some(written.object)),
             Err(error) if error.reason == Reason::NotFound => Ok(None),
             Err(error) => Err(error),

@@ -16,17 +16,13 @@ const NAMESPACES: [&str; 4] = ["default", "kube-system", "kube-public", "kube-no
 impl Api {
     /// Reads what is stored into the registry and the index of owners.
     pub(super) fn load(&self) -> Result<(), OpenError> {
-        let mut definitions = Vec::new();
-        for stored in self.store().list(DEFINITIONS, None).items {
-            let definition: Value =
-                serde_json::from_slice(&stored.value).map_err(|source| OpenError::Stored {
-                    resource: DEFINITIONS.to_owned(),
-                    name: stored.key.name.to_string(),
-                    source,
-                })?;
-            definitions.push((definition, stored.revision));
-        }
-        self.registry().replace(&definitions);
+        self.registry()
+            .refresh(self.store())
+            .map_err(|(name, source)| OpenError::Stored {
+                resource: DEFINITIONS.to_owned(),
+                name,
+                source,
+            })?;
         for resource in self.stored_resources() {
             for stored in self.store().list(&resource, None).items {
                 let object: Value =
@@ -99,7 +95,7 @@ impl Api {
             field_validation: FieldValidation::Strict,
             decoding_findings: Vec::new(),
         };
-        match self.write(&request).await {
+        match self.write(request).await {
             Ok(_) => Ok(()),
             Err(error) if error.reason == Reason::AlreadyExists => Ok(()),
             Err(source) => Err(OpenError::Bootstrap {

@@ -231,10 +231,6 @@ impl Api {
                 Ok(())
             }),
         );
-        if crate::custom::is_definition(kind) {
-            self.with_definitions(Box::pin(change)).await.map(|_| ())
-        } else {
-            change.await.map(|_| ())
-        }
+        change.await.map(|_| ())
     }
 }

@@ -9,7 +9,7 @@ use super::{dispatch::Call, read_body};
 use crate::{
     answer::Answer,
     api::Api,
-    apply, custom,
+    apply,
     negotiation::{BodyFormat, Form, PatchFormat, accepted_form, body_format, patch_format},
     protobuf,
     read::Shape,
@@ -76,11 +76,7 @@ impl Api {
             field_validation: call.options.field_validation,
             decoding_findings,
         };
-        let written = if custom::is_definition(&call.kind) {
-            self.with_definitions(Box::pin(self.write(&write))).await?
-        } else {
-            self.write(&write).await?
-        };
+        let written = self.write(write).await?;
         Ok(self.written(call, form, written))
     }
 

@@ -85,13 +85,17 @@ pub(super) fn check_identity(request: &WriteRequest, proposed: &mut Value, name:
     if body_kind.is_empty() && kind.custom {
         return refuse("Object 'Kind' is missing in the body of the request".to_owned());
     }
-    if (!body_kind.is_empty() && body_kind != kind.kind)
-        || (!body_version.is_empty() && body_version != expected)
-    {
+    if !body_version.is_empty() && body_version != expected {
         return refuse(format!(
-            "the API version in the data ({}) does not match the expected API version ({expected}), or the kind ({}) \
-             the expected kind ({})",
-            body_version, body_kind, kind.kind
+            "the API version in the data ({body_version}) does not match the expected API version ({expected})"
+        ));
+    }
+    if !body_kind.is_empty() && body_kind != kind.kind {
+        return refuse(format!(
+            "{body_kind} in version {version:?} cannot be handled as a {kind}: the kind in the data does not match the \
+             resource of the request",
+            version = kind.version,
+            kind = kind.kind,
         ));
     }
     fields.insert("apiVersion".to_owned(), json!(expected));
@@ -101,7 +105,10 @@ pub(super) fn check_identity(request: &WriteRequest, proposed: &mut Value, name:
         if body_name.is_empty() && !matches!(request.intention, Intention::Replace(_)) {
             object::set_meta(proposed, "name", Some(json!(name)));
         } else if body_name.is_empty() {
-            return refuse("the name of the object must be set in its metadata".to_owned());
+            return refuse(format!(
+                "the name of the object ({} based on URL) was undeterminable: name must be provided",
+                request.name
+            ));
         } else {
             return refuse(format!(
                 "the name of the object ({body_name}) does not match the name on the URL ({})",
@@ -119,8 +126,9 @@ pub(super) fn check_identity(request: &WriteRequest, proposed: &mut Value, name:
                     .to_owned(),
             );
         }
-    } else if !body_namespace.is_empty() {
-        return refuse("namespace may not be set on a cluster-scoped object".to_owned());
+    } else {
+        // A cluster-scoped object has none, whatever the body says.
+        object::set_meta(proposed, "namespace", None);
     }
     Ok(())
 }

@@ -6,5 +6,6 @@ mod deletion;
 mod harness;
 mod listing;
 mod objects;
+mod pods;
 mod serving;
 mod watching;

@@ -233,12 +233,7 @@ async fn a_protobuf_body_of_a_built_in_kind_is_read_and_answered_in_json_ka_007(
 async fn a_body_in_an_unknown_format_or_too_large_is_refused_ka_007_ka_008() {
     let server = Server::with(|options| options.limits.body_bytes = 1000).await;
     let answer = server
-        .write(
-            "POST",
-            CONFIG_MAPS,
-            "application/vnd.kubernetes.protobuf",
-            String::new(),
-        )
+        .write("POST", CONFIG_MAPS, "application/xml", String::new())
         .await;
     assert_eq!(answer.status, StatusCode::UNSUPPORTED_MEDIA_TYPE);
     let answer = server
@@ -502,5 +497,59 @@ async fn a_claimed_identity_in_a_header_counts_for_nothing_ka_042() {
     assert_eq!(
         server.send_anonymously(request).await.status,
         StatusCode::UNAUTHORIZED
+    );
+}
+
+#[tokio::test]
+async fn a_body_must_be_the_object_that_the_url_names_ka_006() {
+    let server = Server::start().await;
+    server.post(CONFIG_MAPS, &config_map("a", json!({}))).await;
+    let path = format!("{CONFIG_MAPS}/a");
+    for (body, text) in [
+        (
+            config_map("b", json!({})),
+            "the name of the object (b) does not match the name on the URL (a)",
+        ),
+        (
+            json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {}}),
+            "the name of the object (a based on URL) was undeterminable: name must be provided",
+        ),
+        (
+            json!({"apiVersion": "v2", "kind": "ConfigMap", "metadata": {"name": "a"}}),
+            "the API version in the data (v2) does not match the expected API version (v1)",
+        ),
+        (
+            json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "namespace": "kube-system"}}),
+            "the namespace of the provided object does not match the namespace sent on the request",
+        ),
+    ] {
+        let answer = server.put(&path, &body).await;
+        assert_eq!(
+            (answer.status, answer.message().as_str()),
+            (StatusCode::BAD_REQUEST, text)
+        );
+    }
+    let namespace =
+        json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "x", "namespace": "y"}});
+    let answer = server.post("/api/v1/namespaces", &namespace).await;
+    assert_eq!(answer.status, StatusCode::CREATED);
+    assert!(answer.json()["metadata"].get("namespace").is_none());
+}
+
+#[tokio::test]
+async fn a_value_of_the_wrong_type_is_a_bad_request_with_the_decoders_text_ka_006() {
+    let server = Server::start().await;
+    let mut body = deployment();
+    body["spec"]["replicas"] = json!("three");
+    let answer = server
+        .post("/apis/apps/v1/namespaces/default/deployments", &body)
+        .await;
+    assert_eq!(answer.status, StatusCode::BAD_REQUEST);
+    assert!(
+        answer
+            .message()
+            .contains("json: cannot unmarshal string into Go struct field"),
+        "{}",
+        answer.message()
     );
 }

@@ -288,3 +288,66 @@ async fn a_controller_of_kube_reconciles_ka_002() {
         .unwrap();
     assert_eq!(reconciled.name, "a");
 }
+
+#[tokio::test]
+async fn a_watcher_that_reads_too_slowly_ends_without_an_error_and_resumes_or_lists() {
+    let store =
+        mainstay_store::kube::KubeStore::open(mainstay_store::kube::KubeOptions::in_memory()).unwrap();
+    let options = mainstay_kubeapi::ApiOptions::new(
+        store.clone(),
+        mainstay_telemetry::clock::system(),
+        mainstay_telemetry::random::system(),
+    );
+    let server = Server::over(options).await;
+    let version = server.get(CONFIG_MAPS).await.json()["metadata"]["resourceVersion"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    let mut events = Events::open(&server, &format!("&resourceVersion={version}")).await;
+    for name in ["a", "b", "c"] {
+        server.post(CONFIG_MAPS, &config_map(name, json!({}))).await;
+    }
+    store.compact(Some(store.revision())).await.unwrap();
+    assert!(events.next().await.is_none());
+    let mut events = Events::open(&server, &format!("&resourceVersion={version}")).await;
+    assert_eq!(events.next().await.unwrap()["object"]["code"], 410);
+}
+
+#[tokio::test]
+async fn events_go_when_they_are_old_ka_031() {
+    let server = Server::with(|options| options.limits.event_age = Duration::from_millis(10)).await;
+    let path = "/api/v1/namespaces/default/events";
+    let event = json!({
+        "apiVersion": "v1", "kind": "Event", "metadata": {"name": "e"}, "type": "Normal", "reason": "Started",
+        "message": "m", "involvedObject": {"kind": "Pod", "namespace": "default", "name": "p"},
+    });
+    let answer = server.post(path, &event).await;
+    assert_eq!(answer.status, 201, "{}", answer.message());
+    server
+        .until(&format!("{path}/e"), path, |answer| answer.status == 404)
+        .await;
+}
+
+#[tokio::test]
+async fn a_table_watch_describes_its_columns_once_ka_028() {
+    let server = Server::start().await;
+    server.post(CONFIG_MAPS, &config_map("a", json!({}))).await;
+    server.post(CONFIG_MAPS, &config_map("b", json!({}))).await;
+    let mut request = Request::get(format!("{CONFIG_MAPS}?watch=1"))
+        .header("accept", "application/json;as=Table;v=v1;g=meta.k8s.io")
+        .body(Body::empty())
+        .unwrap();
+    request.extensions_mut().insert(Identity::admin());
+    let response = server.api.router().oneshot(request).await.unwrap();
+    let mut events = Events {
+        stream: response.into_body().into_data_stream(),
+        rest: Vec::new(),
+        deadline: DEADLINE,
+    };
+    let first = events.next().await.unwrap();
+    assert_eq!(first["object"]["rows"][0]["cells"][0], "a");
+    assert!(first["object"]["columnDefinitions"].is_array());
+    let second = events.next().await.unwrap();
+    assert_eq!(second["object"]["rows"][0]["cells"][0], "b");
+    assert!(second["object"]["columnDefinitions"].is_null());
+}

@@ -178,7 +178,7 @@ impl Api {
             field_validation: call.options.field_validation,
             decoding_findings: Vec::new(),
         };
-        self.write(&write).await?;
+        self.write(write).await?;
         Ok(success())
     }
 

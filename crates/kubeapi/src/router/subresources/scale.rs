@@ -84,7 +84,7 @@ impl Api {
             field_validation: call.options.field_validation,
             decoding_findings: Vec::new(),
         };
-        let written = self.write(&write).await?;
+        let written = self.write(write).await?;
         Ok(Answer::json(StatusCode::OK, &scale_of(&written.object, &paths)))
     }
 }
