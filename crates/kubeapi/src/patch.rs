@@ -59,17 +59,39 @@ fn apply_operation(document: &mut Value, fields: &Map<String, Value>) -> ApiResu
         // The reference takes an absent value for null, and lets a test for null pass on an absent field.
         let tests_for_null = kind == "test" && fields.get("value").is_none_or(Value::is_null);
         let path = fields.get("path").and_then(Value::as_str).unwrap_or_default();
-        if tests_for_null && document.pointer(path).is_none() {
+        if tests_for_null && is_absent_field(document, path) {
             return Ok(());
         }
         fields.entry("value").or_insert(Value::Null);
+    }
+    // The library of the reference finds nothing wrong with a field of an object that is not there: replacing it
+    // adds it, and its copy is null.
+    let text = |name: &str| {
+        fields
+            .get(name)
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+            .to_owned()
+    };
+    if kind == "replace" && is_absent_field(document, &text("path")) {
+        fields.insert("op".to_owned(), Value::from("add"));
+    } else if kind == "copy" && is_absent_field(document, &text("from")) {
+        fields.insert("op".to_owned(), Value::from("add"));
+        fields.insert("value".to_owned(), Value::Null);
     }
     let operation: PatchOperation =
         serde_json::from_value(Value::Object(fields)).map_err(|_| unprocessable())?;
     json_patch::patch_unsafe(document, std::slice::from_ref(&operation)).map_err(|_| unprocessable())
 }
 
-/// Applies a merge patch (RFC 7396).
+/// Whether a path names a field that an existing object does not have.
+fn is_absent_field(document: &Value, path: &str) -> bool {
+    path.rsplit_once('/')
+        .is_some_and(|(parent, _)| document.pointer(parent).is_some_and(Value::is_object))
+        && document.pointer(path).is_none()
+}
+
+/// Applies a merge patch (RFC 7396). As on the reference, nulls are also taken out of the objects of a list that is set.
 ///
 /// # Errors
 /// 400 when the patch is not an object.
@@ -77,8 +99,40 @@ pub fn merge_patch(document: &mut Value, patch: &Value) -> ApiResult<()> {
     if !patch.is_object() {
         return Err(bad_document(patch, "map[string]interface {}"));
     }
-    json_patch::merge(document, patch);
+    let stored = document.take();
+    *document = merge(Some(stored), patch.clone());
     Ok(())
+}
+
+fn merge(stored: Option<Value>, patch: Value) -> Value {
+    match (stored, patch) {
+        (Some(Value::Object(mut stored)), Value::Object(patch)) => {
+            for (name, value) in patch {
+                let current = stored.remove(&name);
+                if !value.is_null() {
+                    stored.insert(name, merge(current, value));
+                }
+            }
+            Value::Object(stored)
+        }
+        (Some(Value::Object(_)), other) => other,
+        (_, mut patch) => {
+            discard_nulls(&mut patch);
+            patch
+        }
+    }
+}
+
+/// A null in a value that is new asks to delete what is not there.
+fn discard_nulls(value: &mut Value) {
+    match value {
+        Value::Object(entries) => {
+            entries.retain(|_, value| !value.is_null());
+            entries.values_mut().for_each(discard_nulls);
+        }
+        Value::Array(items) => items.iter_mut().for_each(discard_nulls),
+        _ => {}
+    }
 }
 
 fn bad_document(value: &Value, wanted: &str) -> Box<ApiError> {

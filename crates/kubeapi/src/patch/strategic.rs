@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 use thiserror::Error;
 
 use super::order::{merge_in_order, same_item};
-use super::unprocessable;
+use super::{discard_nulls, unprocessable};
 use crate::schema::Node;
 use crate::status::{ApiError, ApiResult, Reason};
 
@@ -33,6 +33,8 @@ pub(super) enum StrategicError {
     MergeOfLists,
     #[error("list element types are not identical: {0}")]
     MixedList(String),
+    #[error("no elements in any of the given slices")]
+    EmptyLists,
     #[error("cannot merge lists without merge key for {0}")]
     KeylessList(String),
     #[error("expected a {expected}, but received a {received}")]
@@ -298,6 +300,10 @@ fn set_element_orders(
         let strategy = Strategy::of(node, field);
         let key = strategy.merge_key;
         check_order(patched.as_deref().unwrap_or_default(), &order, key)?;
+        let mut known = current.iter().chain(&patched).peekable();
+        if known.peek().is_some() && known.all(Vec::is_empty) {
+            return Err(StrategicError::EmptyLists);
+        }
         let merged = match (current.clone(), patched) {
             (None, None) => continue,
             (Some(current), None) => current,
@@ -349,8 +355,8 @@ fn check_order(patch: &[Value], order: &[Value], key: &str) -> Result<(), Strate
     }
     if remaining.peek().is_some() {
         return Err(StrategicError::OrderMismatch {
-            patch: Value::from(patch.to_vec()).to_string(),
-            order: Value::from(order.to_vec()).to_string(),
+            patch: go_map(&Value::from(patch.to_vec())),
+            order: go_map(&Value::from(order.to_vec())),
         });
     }
     Ok(())
@@ -376,7 +382,7 @@ fn items_are_objects(lists: &[&[Value]]) -> Result<bool, StrategicError> {
             None => first = Some(kind),
             Some(first) if first != kind => {
                 let text: Vec<Value> = lists.iter().map(|list| Value::from(list.to_vec())).collect();
-                return Err(StrategicError::MixedList(Value::from(text).to_string()));
+                return Err(StrategicError::MixedList(go_map(&Value::from(text))));
             }
             Some(_) => {}
         }
@@ -424,18 +430,6 @@ fn without_directives(value: Value) -> Option<Value> {
             items.into_iter().filter_map(without_directives).collect(),
         )),
         scalar => Some(scalar),
-    }
-}
-
-/// A null in a value that is new asks to delete what is not there.
-fn discard_nulls(value: &mut Value) {
-    match value {
-        Value::Object(entries) => {
-            entries.retain(|_, value| !value.is_null());
-            entries.values_mut().for_each(discard_nulls);
-        }
-        Value::Array(items) => items.iter_mut().for_each(discard_nulls),
-        _ => {}
     }
 }
 

@@ -95,7 +95,8 @@ fn ka_027_json_patch_applies_all_operations_or_none() {
     for patch in [
         json!([{"op": "add", "path": "/x", "value": 1}, {"op": "test", "path": "/d", "value": "y"}]),
         json!([{"op": "remove", "path": "/nothing"}]),
-        json!([{"op": "replace", "path": "/nothing", "value": 1}]),
+        json!([{"op": "replace", "path": "/d/nothing", "value": 1}]),
+        json!([{"op": "test", "path": "/d/nothing", "value": null}]),
         json!([{"op": "add", "path": "/no/parent", "value": 1}]),
         json!([{"op": "frobnicate", "path": "/d"}]),
     ] {
@@ -107,6 +108,18 @@ fn ka_027_json_patch_applies_all_operations_or_none() {
         );
         assert_eq!(document, before);
     }
+}
+
+#[test]
+fn ka_027_json_patch_is_as_lenient_with_absent_fields_as_the_reference() {
+    let mut document = json!({"a": {}});
+    let patch = json!([
+        {"op": "replace", "path": "/a/new", "value": 1},
+        {"op": "copy", "from": "/a/none", "path": "/a/copied"},
+        {"op": "add", "path": "/a/empty"},
+    ]);
+    json_patch(&mut document, &patch).unwrap();
+    assert_eq!(document, json!({"a": {"new": 1, "copied": null, "empty": null}}));
 }
 
 #[test]
@@ -132,10 +145,10 @@ fn ka_027_merge_patch_deletes_with_null_and_refuses_lists() {
     let mut document = json!({"a": {"b": 1, "c": 2}, "l": [1, 2]});
     merge_patch(
         &mut document,
-        &json!({"a": {"b": null, "d": {"e": null}}, "l": [3]}),
+        &json!({"a": {"b": null, "d": {"e": null}}, "l": [{"x": null}, null]}),
     )
     .unwrap();
-    assert_eq!(document, json!({"a": {"c": 2, "d": {}}, "l": [3]}));
+    assert_eq!(document, json!({"a": {"c": 2, "d": {}}, "l": [{}, null]}));
     let error = merge_patch(&mut document, &json!([])).unwrap_err();
     assert_eq!(
         error.message,

@@ -269,7 +269,7 @@ impl Parser {
         let Token::Identifier(key) = token else {
             return Err(format!("found '{}', expected: identifier", token.literal()));
         };
-        let problems = names::qualified_name(&key);
+        let problems = check_key(&key);
         if !problems.is_empty() {
             return Err(invalid(&FieldPath::root(), &key, &problems));
         }
@@ -289,6 +289,7 @@ impl Parser {
             });
         }
         let token = self.take_operator();
+        let mut faults = Vec::new();
         let (operator, mut values) = match token.literal() {
             "in" => (Operator::In, self.values()?),
             "notin" => (Operator::NotIn, self.values()?),
@@ -296,10 +297,11 @@ impl Parser {
             "!=" => (Operator::NotIn, vec![self.exact_value()?]),
             sign @ (">" | "<") => {
                 let value = self.exact_value()?;
-                let bound = value.parse::<i64>().map_err(|_| {
+                let bound = value.parse::<i64>().unwrap_or_else(|_| {
                     let problem = "for 'Gt', 'Lt' operators, the value must be an integer".to_owned();
-                    invalid(&FieldPath::of("values").index(0), &value, &[problem])
-                })?;
+                    faults.push(invalid(&FieldPath::of("values").index(0), &value, &[problem]));
+                    0
+                });
                 let operator = if sign == ">" {
                     Operator::GreaterThan(bound)
                 } else {
@@ -314,18 +316,19 @@ impl Parser {
         for (position, value) in values.iter().enumerate() {
             let problems = names::label_value(value);
             if !problems.is_empty() {
-                return Err(invalid(
-                    &FieldPath::of("values").index(position).key(&key),
-                    value,
-                    &problems,
-                ));
+                let path = FieldPath::of("values").index(position).key(&key);
+                faults.push(invalid(&path, value, &problems));
             }
         }
-        Ok(Requirement {
-            key,
-            operator,
-            values,
-        })
+        match faults.as_slice() {
+            [] => Ok(Requirement {
+                key,
+                operator,
+                values,
+            }),
+            [only] => Err(only.clone()),
+            many => Err(format!("[{}]", many.join(", "))),
+        }
     }
 
     /// `(a,b)`; an empty place between commas is the empty value.
@@ -379,6 +382,20 @@ impl Parser {
             token => Err(format!("found '{}', expected: identifier", token.literal())),
         }
     }
+}
+
+/// What is wrong with the key of a label.
+fn check_key(key: &str) -> Vec<String> {
+    if key.matches('/').count() > 1 {
+        return vec![
+            "a valid label key must consist of alphanumeric characters, '-', '_' or '.', and must start and end with \
+             an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is \
+             '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]') with an optional DNS subdomain prefix and '/' (e.g. \
+             'example.com/MyName')"
+                .to_owned(),
+        ];
+    }
+    names::qualified_name(key)
 }
 
 fn starts_requirement(token: &Token) -> bool {

@@ -89,6 +89,14 @@ fn ka_024_malformed_label_selectors_are_refused_with_the_texts_of_the_reference(
         "unable to parse requirement: values[0]: Invalid value: \"b\": for 'Gt', 'Lt' operators, the value must be \
          an integer"
     );
+    assert_eq!(
+        refused("a>b/c"),
+        "unable to parse requirement: [values[0]: Invalid value: \"b/c\": for 'Gt', 'Lt' operators, the value must be \
+         an integer, values[0][a]: Invalid value: \"b/c\": a valid label must be an empty string or consist of \
+         alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. \
+         'MyValue',  or 'my_value',  or '12345', regex used for validation is \
+         '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')]"
+    );
     let message = refused("a=b:c");
     assert!(
         message.starts_with(

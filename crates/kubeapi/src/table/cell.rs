@@ -16,6 +16,7 @@ pub(super) fn of_path(path: &JsonPath, column_type: &str, object: &Value, now: T
         return Value::Null;
     };
     match column_type {
+        "string" if value.is_null() => json!("<no value>"),
         "string" => Value::String(print(value)),
         "integer" => match value.as_i64() {
             Some(integer) => json!(integer),

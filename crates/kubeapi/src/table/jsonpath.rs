@@ -158,7 +158,6 @@ impl JsonPath {
 pub fn print(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
-        Value::Null => "<no value>".to_owned(),
         other => other.to_string(),
     }
 }

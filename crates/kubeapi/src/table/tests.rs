@@ -92,13 +92,14 @@ fn ka_028_om_011_custom_columns_follow_their_paths_and_types() {
         path_column("Broken", "date", ".status.phase"),
         path_column("Hosts", "string", ".spec.hosts"),
         path_column("Absent", "string", ".spec.nothing"),
+        path_column("Null", "string", ".spec.none"),
         path_column("Beyond", "string", ".spec.hosts[7]"),
         path_column("Wrong", "integer", ".status.phase"),
         path_column("Malformed", "string", ".spec[x]"),
     ];
     let object = json!({
         "metadata": {"name": "a", "namespace": "n"},
-        "spec": {"replicas": 2, "ratio": 1, "on": true, "hosts": ["x", "y"]},
+        "spec": {"replicas": 2, "ratio": 1, "on": true, "none": null, "hosts": ["x", "y"]},
         "status": {
             "phase": "Running", "startedAt": "2026-01-01T23:54:30Z",
             "conditions": [{"type": "Ready", "status": "True"}],
@@ -118,6 +119,7 @@ fn ka_028_om_011_custom_columns_follow_their_paths_and_types() {
             json!("<invalid>"),
             json!("[\"x\",\"y\"]"),
             Value::Null,
+            json!("<no value>"),
             Value::Null,
             Value::Null,
             Value::Null,

@@ -176,14 +176,17 @@ fn one(mut found: Found<'_>) -> Result<Option<Cow<'_, Value>>, FindError> {
 fn compare(operator: Operator, left: &Value, right: &Value) -> Result<bool, FindError> {
     let order = match (left, right) {
         (Value::String(left), Value::String(right)) => left.cmp(right),
-        (Value::Number(left), Value::Number(right)) => match (left.as_i64(), right.as_i64()) {
-            (Some(left), Some(right)) => left.cmp(&right),
-            _ => left
-                .as_f64()
-                .zip(right.as_f64())
-                .and_then(|(left, right)| left.partial_cmp(&right))
-                .ok_or(FindError::Incomparable)?,
-        },
+        // An integer is not comparable with a fraction on the reference.
+        (Value::Number(left), Value::Number(right)) if left.is_f64() == right.is_f64() => {
+            match (left.as_i64(), right.as_i64()) {
+                (Some(left), Some(right)) => left.cmp(&right),
+                _ => left
+                    .as_f64()
+                    .zip(right.as_f64())
+                    .and_then(|(left, right)| left.partial_cmp(&right))
+                    .ok_or(FindError::Incomparable)?,
+            }
+        }
         (Value::Bool(left), Value::Bool(right))
             if matches!(operator, Operator::Equal | Operator::NotEqual) =>
         {
