@@ -19,7 +19,6 @@ const REFERENCE: &str = "#/components/schemas/";
 
 /// Definitions that answers and requests of every kind use.
 const COMMON: &[&str] = &[
-    "io.k8s.api.authentication.v1.TokenRequest",
     "io.k8s.api.autoscaling.v1.Scale",
     "io.k8s.apimachinery.pkg.apis.meta.v1.APIGroup",
     "io.k8s.apimachinery.pkg.apis.meta.v1.APIGroupList",

@@ -10,7 +10,7 @@ use super::{
     strategy::Strategy,
 };
 use crate::{
-    field::FieldError,
+    field::{FieldError, FieldErrorKind, FieldPath},
     schema::{self, Node, Rules},
 };
 
@@ -161,15 +161,33 @@ impl KindInfo {
         }
         let mut errors = schema::validate_update(&self.node, object, old);
         errors.extend(schema::validate_embedded(&self.node, object));
-        errors.extend(schema::validate_lists(&self.node, object));
-        // Rules may rely on the types of the schema, so they are not asked about a value that violates it.
-        if errors.is_empty()
-            && let Some(rules) = &self.rules
-        {
-            errors.extend(rules.validate(object, old));
+        // Duplicates that were there before the update do not count.
+        if old.is_none_or(|old| schema::validate_lists(&self.node, old).is_empty()) {
+            errors.extend(schema::validate_lists(&self.node, object));
+        }
+        if let Some(rules) = &self.rules {
+            // Rules rely on types, sizes and required fields; other faults do not keep them from running.
+            if errors.iter().any(keeps_rules_from_running) {
+                let detail = "some validation rules were not checked because the object was invalid; correct the existing \
+                              errors to complete validation";
+                errors.push(FieldError::invalid(&FieldPath::root(), Value::Null, detail));
+            } else {
+                errors.extend(rules.validate(object, old));
+            }
         }
         errors
     }
+}
+
+fn keeps_rules_from_running(error: &FieldError) -> bool {
+    matches!(
+        error.kind,
+        FieldErrorKind::NotSupported
+            | FieldErrorKind::Required
+            | FieldErrorKind::TooLong
+            | FieldErrorKind::TooMany
+            | FieldErrorKind::TypeInvalid
+    )
 }
 
 /// A kind as `data/kinds.json` describes it.

@@ -4,27 +4,15 @@
 //! `spec.validation`, `spec.subresources` and `spec.additionalPrinterColumns` when every version says the same, which is
 //! always so for a single version. [`Shared`] decides that.
 
+mod version;
+
 use serde_json::{Value, json};
 
-use super::{is_established, paths, schemas, text, texts, versions};
+use super::{is_established, schemas, text, texts, versions};
 use crate::{
-    field::{FieldError, FieldErrorKind, FieldPath},
+    field::{FieldError, FieldPath},
     names::{self, NameRule},
 };
-
-const COLUMN_TYPES: [&str; 5] = ["boolean", "date", "integer", "number", "string"];
-const COLUMN_FORMATS: [&str; 8] = [
-    "byte",
-    "date",
-    "date-time",
-    "double",
-    "float",
-    "int32",
-    "int64",
-    "password",
-];
-const MAX_SELECTABLE_FIELDS: usize = 8;
-const MAX_DEPRECATION_WARNING: usize = 256;
 
 /// Everything wrong with a definition, but for its own metadata beyond the name. On an update, `old` is the definition as
 /// it was.
@@ -128,7 +116,7 @@ fn validate_versions(crd: &Value, path: &FieldPath, errors: &mut Vec<FieldError>
                 messages.join(","),
             ));
         }
-        validate_deprecation(version, &at.child("deprecationWarning"), errors);
+        version::deprecation(version, &at.child("deprecationWarning"), errors);
         if version
             .pointer("/schema/openAPIV3Schema")
             .is_none_or(|schema| !schema.is_object())
@@ -155,7 +143,7 @@ fn validate_versions(crd: &Value, path: &FieldPath, errors: &mut Vec<FieldError>
             schemas::validate(schema, has_status, &at.child("openAPIV3Schema"), errors);
         }
         if let Some(at) = place(shared.subresources, "subresources", "subresources") {
-            validate_scale(version, &at, errors);
+            version::scale(version, &at, errors);
         }
         if let Some(at) = place(
             shared.columns,
@@ -169,11 +157,11 @@ fn validate_versions(crd: &Value, path: &FieldPath, errors: &mut Vec<FieldError>
                 .flatten()
                 .enumerate()
             {
-                validate_column(column, &at.index(index), errors);
+                version::column(column, &at.index(index), errors);
             }
         }
         if let Some(at) = place(shared.selectable_fields, "selectableFields", "selectableFields") {
-            validate_selectable_fields(version, &at, errors);
+            version::selectable_fields(version, &at, errors);
         }
     }
     let names: Vec<&str> = list.iter().map(|version| text(version, "/name")).collect();
@@ -196,159 +184,6 @@ fn validate_versions(crd: &Value, path: &FieldPath, errors: &mut Vec<FieldError>
     if stored != 1 {
         let detail = "must have exactly one version marked as storage version";
         errors.push(FieldError::invalid(&at, shown(), detail));
-    }
-}
-
-fn validate_deprecation(version: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
-    let Some(warning) = version.get("deprecationWarning").and_then(Value::as_str) else {
-        return;
-    };
-    let mut refuse = |detail: &str| errors.push(FieldError::invalid(at, json!(warning), detail));
-    if version.get("deprecated") != Some(&Value::Bool(true)) {
-        refuse("can only be set for deprecated versions");
-        return;
-    }
-    if warning.len() > MAX_DEPRECATION_WARNING {
-        refuse("must be <= 256 characters long");
-    }
-    if warning.is_empty() {
-        refuse("must not be an empty string");
-    }
-    if let Some((index, _)) = warning
-        .char_indices()
-        .find(|(_, character)| character.is_control())
-    {
-        refuse(&format!(
-            "must only contain printable UTF-8 characters; non-printable character found at index {index}"
-        ));
-    }
-}
-
-fn validate_scale(version: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
-    let Some(scale) = version
-        .pointer("/subresources/scale")
-        .filter(|scale| scale.is_object())
-    else {
-        return;
-    };
-    for (field, prefix, place) in [
-        ("specReplicasPath", ".spec.", "under .spec"),
-        ("statusReplicasPath", ".status.", "under .status"),
-    ] {
-        let at = at.child("scale").child(field);
-        let path = text(scale, &format!("/{field}"));
-        if path.is_empty() {
-            errors.push(FieldError::required(&at, ""));
-        } else if !path.starts_with('.') {
-            errors.push(FieldError::invalid(
-                &at,
-                json!(path),
-                "must be a simple json path starting with .",
-            ));
-        } else if !path.starts_with(prefix) {
-            errors.push(FieldError::invalid(
-                &at,
-                json!(path),
-                format!("should be a json path {place}"),
-            ));
-        }
-    }
-    let selector = text(scale, "/labelSelectorPath");
-    if !selector.is_empty() {
-        let at = at.child("scale").child("labelSelectorPath");
-        if !selector.starts_with('.') {
-            errors.push(FieldError::invalid(
-                &at,
-                json!(selector),
-                "must be a simple json path starting with .",
-            ));
-        } else if !selector.starts_with(".spec.") && !selector.starts_with(".status.") {
-            let detail = "should be a json path under either .spec or .status";
-            errors.push(FieldError::invalid(&at, json!(selector), detail));
-        }
-    }
-}
-
-fn validate_column(column: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
-    if text(column, "/name").is_empty() {
-        errors.push(FieldError::required(&at.child("name"), ""));
-    }
-    let type_ = text(column, "/type");
-    let detail = format!("must be one of {}", COLUMN_TYPES.join(","));
-    if type_.is_empty() {
-        errors.push(FieldError::required(&at.child("type"), detail));
-    } else if !COLUMN_TYPES.contains(&type_) {
-        errors.push(FieldError::invalid(&at.child("type"), json!(type_), detail));
-    }
-    let format = text(column, "/format");
-    if !format.is_empty() && !COLUMN_FORMATS.contains(&format) {
-        let detail = format!("must be one of {}", COLUMN_FORMATS.join(","));
-        errors.push(FieldError::invalid(&at.child("format"), json!(format), detail));
-    }
-    let path = text(column, "/jsonPath");
-    let at = at.child("JSONPath");
-    if path.is_empty() {
-        errors.push(FieldError::required(&at, ""));
-    } else if !path.starts_with('.') {
-        errors.push(FieldError::invalid(
-            &at,
-            json!(path),
-            "must be a simple json path starting with .",
-        ));
-    }
-}
-
-fn validate_selectable_fields(version: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
-    let mut seen: Vec<String> = Vec::new();
-    let schema = version.pointer("/schema/openAPIV3Schema").unwrap_or(&Value::Null);
-    let fields = version
-        .get("selectableFields")
-        .and_then(Value::as_array)
-        .into_iter()
-        .flatten();
-    for (index, field) in fields.enumerate() {
-        let at = at.index(index).child("jsonPath");
-        let path = text(field, "/jsonPath");
-        if path.is_empty() {
-            errors.push(FieldError::required(&at, ""));
-            continue;
-        }
-        let (rendered, found) = match paths::resolve(path, schema, false) {
-            Ok(resolved) => resolved,
-            Err(reason) => {
-                errors.push(FieldError::invalid(
-                    &at,
-                    json!(path),
-                    format!("is an invalid path: {reason}"),
-                ));
-                continue;
-            }
-        };
-        if rendered == "metadata" || rendered.starts_with("metadata.") {
-            errors.push(FieldError::invalid(
-                &at,
-                json!(path),
-                "must not point to fields in metadata",
-            ));
-        }
-        if !matches!(text(found, "/type"), "string" | "boolean" | "integer") {
-            let detail = "must point to a field of type string, boolean or integer. Enum string fields and strings with \
-                          formats are allowed.";
-            errors.push(FieldError::invalid(&at, json!(path), detail));
-        }
-        if seen.contains(&rendered) {
-            errors.push(FieldError::duplicate(&at, json!(path)));
-        } else {
-            seen.push(rendered);
-        }
-    }
-    if seen.len() > MAX_SELECTABLE_FIELDS {
-        errors.push(FieldError {
-            kind: FieldErrorKind::TooMany,
-            path: at.clone(),
-            value: Some(json!(seen.len())),
-            detail: format!("must have at most {MAX_SELECTABLE_FIELDS} items"),
-        });
     }
 }
 

@@ -20,7 +20,6 @@ pub(super) fn of(kinds: &[&KindInfo]) -> BTreeMap<String, Value> {
         } else {
             wanted.push(info.definition.clone());
             wanted.push(list_name(&info.definition));
-            wanted.extend(info.subresources.iter().filter_map(subresource_definition));
         }
     }
     let mut seen: BTreeSet<String> = BTreeSet::new();
@@ -34,10 +33,6 @@ pub(super) fn of(kinds: &[&KindInfo]) -> BTreeMap<String, Value> {
         }
     }
     schemas
-}
-
-fn subresource_definition(sub: &crate::builtin::Subresource) -> Option<String> {
-    (sub.kind == "TokenRequest").then(|| "io.k8s.api.authentication.v1.TokenRequest".to_owned())
 }
 
 fn references(schema: &Value, found: &mut Vec<String>) {

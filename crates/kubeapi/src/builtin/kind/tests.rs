@@ -330,3 +330,55 @@ fn empty_texts_and_zero_counts_take_the_defaults_as_in_go() {
     assert_eq!(pod["spec"]["containers"][0]["imagePullPolicy"], "Always");
     assert_eq!(pod["spec"]["containers"][0]["livenessProbe"]["timeoutSeconds"], 1);
 }
+
+fn thing(spec: Value) -> Arc<KindInfo> {
+    let crd = json!({
+        "metadata": {"name": "things.example.com"},
+        "spec": {"group": "example.com", "scope": "Namespaced",
+            "names": {"plural": "things", "singular": "thing", "kind": "Thing", "listKind": "ThingList"},
+            "versions": [{"name": "v1", "served": true, "storage": true,
+                "schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": spec}}}}]},
+        "status": {"conditions": [{"type": "Established", "status": "True"}]},
+    });
+    Kinds::with_custom(&[crd])
+        .lookup("example.com", "v1", "things")
+        .expect("is served")
+}
+
+#[test]
+fn rules_run_beside_faults_that_they_can_bear_and_are_named_as_unchecked_otherwise() {
+    // KA-015
+    let info = thing(json!({"type": "object", "required": ["a"],
+        "properties": {"a": {"type": "integer", "minimum": 1}},
+        "x-kubernetes-validations": [{"rule": "!has(self.a) || self.a > 5", "message": "too small"}]}));
+    assert_eq!(
+        texts(&info.validate(&json!({"spec": {"a": 0}}), None)),
+        [
+            "spec.a: Invalid value: 0: spec.a in body should be greater than or equal to 1",
+            "spec: Invalid value: too small",
+        ]
+    );
+    assert_eq!(
+        texts(&info.validate(&json!({"spec": {}}), None)),
+        [
+            "spec.a: Required value",
+            "<nil>: Invalid value: null: some validation rules were not checked because the object was invalid; correct \
+             the existing errors to complete validation",
+        ]
+    );
+}
+
+#[test]
+fn duplicates_that_were_there_before_do_not_refuse_an_update() {
+    // KA-013
+    let info = thing(json!({"type": "object", "properties": {
+        "tags": {"type": "array", "x-kubernetes-list-type": "set", "items": {"type": "string"}},
+        "n": {"type": "integer"}}}));
+    let old = json!({"spec": {"tags": ["a", "a"]}});
+    let new = json!({"spec": {"tags": ["a", "a"], "n": 1}});
+    assert_eq!(info.validate(&new, Some(&old)), []);
+    assert_eq!(
+        texts(&info.validate(&new, None)),
+        ["spec.tags[1]: Duplicate value: \"a\""]
+    );
+}
