@@ -16,8 +16,8 @@ use crate::{
 
 /// The Kubernetes minor whose behaviour is followed.
 const MINOR: &str = "37";
-/// The checks that `?verbose` lists.
-const CHECKS: [&str; 3] = ["ping", "log", "etcd"];
+/// The checks that `?verbose` lists, named as clients know them: `etcd` is the store.
+const CHECKS: [&str; 3] = ["ping", "etcd", "shutdown"];
 
 /// What may be read without a credential. Requirement KA-042.
 pub(super) fn is_public(document: &Document) -> bool {
@@ -48,7 +48,7 @@ impl Api {
             Document::OpenApiThreeIndex => Ok(Answer::ok(&openapi::index(&kinds))),
             Document::OpenApiThree(path) => found(openapi::document(&kinds, path)),
             Document::Version => Ok(Answer::ok(&version())),
-            Document::Health { endpoint, check } => Ok(health(request, endpoint, check.as_deref())),
+            Document::Health { endpoint, check } => Ok(self.health(request, endpoint, check.as_deref())),
             Document::Metrics => {
                 let mut answer = Answer::text(StatusCode::OK, self.metrics().encode());
                 answer.content_type =
@@ -97,23 +97,54 @@ fn version() -> Value {
     })
 }
 
-fn health(request: &Request, endpoint: &str, check: Option<&str>) -> Answer {
-    if let Some(check) = check {
-        return if CHECKS.contains(&check) {
-            Answer::text(StatusCode::OK, "ok")
+impl Api {
+    /// Answers a health endpoint, or one check below it.
+    fn health(&self, request: &Request, endpoint: &str, check: Option<&str>) -> Answer {
+        let checks: Vec<(&str, bool)> = CHECKS
+            .iter()
+            // A server that is ending is alive, and not ready for more.
+            .filter(|check| **check != "shutdown" || endpoint == "readyz")
+            .map(|check| (*check, self.passes(check)))
+            .collect();
+        let chosen: Vec<(&str, bool)> = checks
+            .into_iter()
+            .filter(|(name, _)| check.is_none_or(|check| check == *name))
+            .collect();
+        if chosen.is_empty() {
+            return Answer::page_not_found();
+        }
+        let healthy = chosen.iter().all(|(_, passes)| *passes);
+        let verbose = QueryOptions::parse(request.uri()).is_ok_and(|options| options.verbose);
+        if healthy && !verbose {
+            return Answer::text(StatusCode::OK, "ok");
+        }
+        let mut text = String::new();
+        for (name, passes) in chosen {
+            text.push_str(&if passes {
+                format!("[+]{name} ok\n")
+            } else {
+                format!("[-]{name} failed\n")
+            });
+        }
+        let (status, outcome) = if healthy {
+            (StatusCode::OK, "passed")
         } else {
-            Answer::page_not_found()
+            (StatusCode::INTERNAL_SERVER_ERROR, "failed")
         };
+        Answer::text(status, format!("{text}{endpoint} check {outcome}\n"))
     }
-    let verbose = QueryOptions::parse(request.uri()).is_ok_and(|options| options.verbose);
-    if !verbose {
-        return Answer::text(StatusCode::OK, "ok");
+
+    fn passes(&self, check: &str) -> bool {
+        match check {
+            // A watch at the newest version fails only if the store is closed.
+            "etcd" => self
+                .store()
+                .watch("/namespaces", None, self.store().revision())
+                .is_ok_and(|mut watch| watch.try_next().is_ok()),
+            "shutdown" => !self.closing().is_cancelled(),
+            _ => true,
+        }
     }
-    let lines: Vec<String> = CHECKS.iter().map(|check| format!("[+]{check} ok\n")).collect();
-    Answer::text(
-        StatusCode::OK,
-        format!("{}{endpoint} check passed\n", lines.concat()),
-    )
 }
 
 fn paths(kinds: &crate::builtin::Kinds) -> Vec<String> {

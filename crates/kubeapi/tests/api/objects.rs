@@ -553,3 +553,29 @@ async fn a_value_of_the_wrong_type_is_a_bad_request_with_the_decoders_text_ka_00
         answer.message()
     );
 }
+
+#[tokio::test]
+async fn a_server_without_its_store_says_that_it_is_not_healthy_ka_003() {
+    let store =
+        mainstay_store::kube::KubeStore::open(mainstay_store::kube::KubeOptions::in_memory()).unwrap();
+    let options = mainstay_kubeapi::ApiOptions::new(
+        store.clone(),
+        mainstay_telemetry::clock::system(),
+        mainstay_telemetry::random::system(),
+    );
+    let server = Server::over(options).await;
+    assert_eq!(server.get("/livez/etcd").await.status, StatusCode::OK);
+    store.close().await;
+    let answer = server.get("/readyz").await;
+    assert_eq!(answer.status, StatusCode::INTERNAL_SERVER_ERROR);
+    let text = String::from_utf8(answer.body).unwrap();
+    assert_eq!(
+        text,
+        "[+]ping ok\n[-]etcd failed\n[+]shutdown ok\nreadyz check failed\n"
+    );
+    let answer = server.post(CONFIG_MAPS, &config_map("a", json!({}))).await;
+    assert_eq!(
+        (answer.status, &answer.json()["reason"]),
+        (StatusCode::SERVICE_UNAVAILABLE, &json!("ServiceUnavailable"))
+    );
+}
