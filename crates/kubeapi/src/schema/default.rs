@@ -131,4 +131,64 @@ mod tests {
         default_object(&node, &mut object);
         assert_eq!(object, json!({"kept": null, "filled": "x"}));
     }
+
+    fn values() -> impl proptest::strategy::Strategy<Value = Value> {
+        use proptest::prelude::*;
+        let leaf = prop_oneof![
+            Just(Value::Null),
+            any::<bool>().prop_map(Value::from),
+            any::<i32>().prop_map(Value::from),
+            "[a-z]{0,4}".prop_map(Value::from),
+        ];
+        leaf.prop_recursive(4, 24, 4, |inner| {
+            prop_oneof![
+                proptest::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
+                proptest::collection::btree_map(
+                    "(spec|metadata|mode|retry|list|map|attempts|labels|name)",
+                    inner,
+                    0..5
+                )
+                .prop_map(|fields| Value::Object(fields.into_iter().collect())),
+            ]
+        })
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn any_value_is_pruned_defaulted_and_judged_and_the_result_is_stable(value in values()) {
+            // KA-008, KA-013: whatever a client sends, and the second time changes nothing.
+            let custom = Node::from_crd_schema(&json!({"type": "object", "properties": {"spec": {"type": "object",
+                "default": {}, "properties": {
+                    "mode": {"type": "string", "default": "auto"},
+                    "retry": {"type": "object", "default": {}, "properties": {"attempts": {"type": "integer", "default": 3}}},
+                    "list": {"type": "array", "items": {"type": "object", "properties": {"name": {"type": "string"}}}},
+                    "map": {"type": "object", "additionalProperties": {"type": "integer", "nullable": true}},
+                }}}}))
+            .expect("reads");
+            let builtin = crate::builtin::Kinds::builtin();
+            let deployment = builtin.lookup("apps", "v1", "deployments").expect("is built in");
+            for node in [&custom, &deployment.node] {
+                let mut object = value.clone();
+                let _ = crate::schema::decode_error(node, &object);
+                crate::schema::prune(node, &mut object);
+                proptest::prop_assert!(crate::schema::prune(node, &mut object).is_empty());
+                default_object(node, &mut object);
+                let once = object.clone();
+                default_object(node, &mut object);
+                proptest::prop_assert_eq!(&once, &object);
+                let _ = crate::schema::validate(node, &object);
+                let _ = crate::schema::validate_lists(node, &object);
+            }
+            let mut object = value;
+            deployment.default_object(&mut object);
+            deployment.strategy.prepare(&mut object, None);
+            let _ = deployment.validate(&object, Some(&object));
+            for info in builtin.all() {
+                let mut object = object.clone();
+                info.default_object(&mut object);
+                info.strategy.prepare(&mut object, None);
+                let _ = info.validate(&object, None);
+            }
+        }
+    }
 }

@@ -200,4 +200,20 @@ mod tests {
         assert!(!error.contains('\n'), "{error}");
         assert!(compile_pattern("a(?=b)").is_err());
     }
+
+    proptest::proptest! {
+        #[test]
+        fn any_text_is_compiled_or_refused(pattern in ".{0,40}") {
+            // KA-008
+            let _ = compile_pattern(&pattern);
+        }
+
+        #[test]
+        fn a_quoted_text_matches_itself(text in "[ -~]{1,20}") {
+            // KA-013: Go quotes a text between `\\Q` and `\\E`.
+            let quoted = format!("^\\Q{}\\E$", text.replace('\\', "/"));
+            let regex = compile_pattern(&quoted).expect("compiles");
+            proptest::prop_assert!(regex.is_match(&text.replace('\\', "/")));
+        }
+    }
 }
