@@ -106,7 +106,7 @@ pub struct ApplyOptions {
 /// part of the metadata too.
 pub fn reset_fields(kind: &str, custom: bool, has_status: bool, subresource: &str) -> FieldSet {
     let paths: &[&[&str]] = match (subresource, custom, kind) {
-        ("", _, _) if has_status => &[&["status"]],
+        ("" | "finalize", _, _) if has_status => &[&["status"]],
         ("status", true, _) => &[&["metadata"], &["spec"]],
         ("status", false, "Deployment") => &[&["spec"], &["metadata", "labels"]],
         ("status", false, "Pod") => &[

@@ -16,6 +16,10 @@ use serde_json::{Map, Value};
 use crate::status::{ApiError, ApiResult, Reason};
 pub use strategic::strategic_merge;
 
+/// The most bytes that the `copy` operations of one JSON patch may copy together: repeated copying of a value into
+/// itself doubles it every time.
+const MAXIMUM_COPIED_BYTES: usize = 3 * 1024 * 1024;
+
 /// The most operations one JSON patch may have.
 const MAXIMUM_OPERATIONS: usize = 10_000;
 
@@ -38,10 +42,18 @@ pub fn json_patch(document: &mut Value, patch: &Value) -> ApiResult<()> {
         ));
     }
     let mut result = document.clone();
+    let mut copied_bytes = 0;
     for operation in operations {
         let Some(fields) = operation.as_object() else {
             return Err(bad_document(operation, "handlers.jsonPatchOp"));
         };
+        if fields.get("op").and_then(Value::as_str) == Some("copy") {
+            let from = fields.get("from").and_then(Value::as_str).unwrap_or_default();
+            copied_bytes += result.pointer(from).map_or(0, |value| value.to_string().len());
+            if copied_bytes > MAXIMUM_COPIED_BYTES {
+                return Err(unprocessable());
+            }
+        }
         apply_operation(&mut result, fields)?;
     }
     *document = result;

@@ -551,6 +551,33 @@ fn ka_027_a_created_built_in_object_does_not_own_the_structs_that_are_always_the
 }
 
 #[test]
+fn ka_027_each_endpoint_ignores_what_it_puts_back() {
+    let ignores = |fields: &FieldSet, path: &[&str]| {
+        let path: Vec<PathElement> = path.iter().map(|name| PathElement::field(*name)).collect();
+        fields.has(&path)
+    };
+    assert!(ignores(&reset_fields("Widget", true, true, ""), &["status"]));
+    assert!(reset_fields("Widget", true, false, "").is_empty());
+    assert!(ignores(
+        &reset_fields("Widget", true, true, "status"),
+        &["metadata"]
+    ));
+    assert!(!ignores(
+        &reset_fields("Service", false, true, "status"),
+        &["metadata"]
+    ));
+    assert!(ignores(
+        &reset_fields("Deployment", false, true, "status"),
+        &["metadata", "labels"]
+    ));
+    assert!(ignores(
+        &reset_fields("Namespace", false, true, "finalize"),
+        &["status"]
+    ));
+    assert!(reset_fields("Deployment", false, true, "scale").is_empty());
+}
+
+#[test]
 fn ka_027_an_update_may_reset_the_record_and_an_absent_record_keeps_it() {
     let schema = schema();
     let live = apply(&schema, None, &deployment(json!({"replicas": 1})), &options("me")).unwrap();

@@ -1,10 +1,12 @@
 //! Strategic merge patch: a merge patch that merges lists of objects by a key and has directives for what a merge
 //! cannot say (`$patch`, `$retainKeys`, `$setElementOrder/…`, `$deleteFromPrimitiveList/…`).
 
+use std::collections::{BTreeSet, HashSet};
+
 use serde_json::{Map, Value};
 use thiserror::Error;
 
-use super::order::{merge_in_order, same_item};
+use super::order::{identity, merge_in_order, positions};
 use super::{discard_nulls, unprocessable};
 use crate::schema::Node;
 use crate::status::{ApiError, ApiResult, Reason};
@@ -183,18 +185,24 @@ fn merge_list(
     }
     let objects = items_are_objects(&[&original, &patch])?;
     if !objects {
+        let identities = |list: &[Value]| -> HashSet<String> {
+            list.iter().filter_map(|item| identity(item, "")).collect()
+        };
         if deletes {
+            let deleted = identities(&patch);
             return Ok(original
                 .into_iter()
-                .filter(|item| !patch.contains(item))
+                .filter(|item| !deleted.contains(&item.to_string()))
                 .collect());
         }
+        let mut known = identities(&original);
         let mut merged = original.clone();
-        for item in &patch {
-            if !merged.contains(item) {
-                merged.push(item.clone());
-            }
-        }
+        merged.extend(
+            patch
+                .iter()
+                .filter(|item| known.insert(item.to_string()))
+                .cloned(),
+        );
         return Ok(merge_in_order(merged, &patch, &original, ""));
     }
     let key = strategy.merge_key;
@@ -203,17 +211,19 @@ fn merge_list(
     }
     let (mut merged, patch) = apply_item_directives(original, patch, key)?;
     let original = merged.clone();
+    let mut places = positions(&merged, key);
     for item in &patch {
         let object = item.as_object().cloned().unwrap_or_default();
-        if !object.contains_key(key) {
-            return Err(no_merge_key(item, key));
-        }
-        match merged.iter_mut().find(|existing| same_item(existing, item, key)) {
+        let identity = identity(item, key).ok_or_else(|| no_merge_key(item, key))?;
+        match places.get(&identity).and_then(|place| merged.get_mut(*place)) {
             Some(existing) => {
                 let current = existing.as_object().cloned().unwrap_or_default();
                 *existing = Value::Object(merge_map(strategy.items(), current, object)?);
             }
-            None => merged.push(item.clone()),
+            None => {
+                places.insert(identity, merged.len());
+                merged.push(item.clone());
+            }
         }
     }
     check_merge_key(&merged, key)?;
@@ -227,16 +237,14 @@ fn apply_item_directives(
     key: &str,
 ) -> Result<(Vec<Value>, Vec<Value>), StrategicError> {
     let mut plain = Vec::new();
+    let mut deleted = HashSet::new();
     let mut replace = false;
     for item in patch {
         match item.get(DIRECTIVE) {
             None => plain.push(item),
             Some(directive) => match directive.as_str() {
                 Some("delete") => {
-                    if item.get(key).is_none() {
-                        return Err(no_merge_key(&item, key));
-                    }
-                    original.retain(|existing| !same_item(existing, &item, key));
+                    deleted.insert(identity(&item, key).ok_or_else(|| no_merge_key(&item, key))?);
                 }
                 Some("replace") => replace = true,
                 Some("merge") => return Err(StrategicError::MergeOfLists),
@@ -249,6 +257,7 @@ fn apply_item_directives(
             },
         }
     }
+    original.retain(|item| identity(item, key).is_none_or(|identity| !deleted.contains(&identity)));
     Ok(if replace {
         (plain, Vec::new())
     } else {
@@ -261,8 +270,13 @@ fn retain_keys(original: &mut Object, patch: &mut Object) -> Result<(), Strategi
     let Some(keys) = patch.remove(RETAIN_KEYS) else {
         return Ok(());
     };
-    let keys = keys.as_array().ok_or(StrategicError::RetainKeys)?;
-    let retained = |name: &str| keys.iter().any(|key| key.as_str() == Some(name));
+    let keys: BTreeSet<&str> = keys
+        .as_array()
+        .ok_or(StrategicError::RetainKeys)?
+        .iter()
+        .filter_map(Value::as_str)
+        .collect();
+    let retained = |name: &str| keys.contains(name);
     let unlisted = patch.iter().any(|(name, value)| {
         !value.is_null()
             && !name.starts_with(DELETE_PRIMITIVES)
@@ -349,7 +363,7 @@ fn check_order(patch: &[Value], order: &[Value], key: &str) -> Result<(), Strate
                 }
             }
         }
-        if same_item(item, listed, key) {
+        if identity(item, key) == identity(listed, key) {
             remaining.next();
         }
     }

@@ -141,6 +141,42 @@ fn ka_027_json_patch_refuses_what_is_not_a_list_and_too_long_lists() {
 }
 
 #[test]
+fn ka_008_repeated_copying_does_not_grow_without_bound() {
+    let mut document = json!({"a": {"x": "0123456789"}});
+    let operations: Vec<Value> = (0..64)
+        .map(|number| json!({"op": "copy", "from": "/a", "path": format!("/a/c{number}")}))
+        .collect();
+    assert_eq!(
+        json_patch(&mut document, &Value::from(operations))
+            .unwrap_err()
+            .reason,
+        Reason::Invalid
+    );
+    assert_eq!(document, json!({"a": {"x": "0123456789"}}));
+}
+
+#[test]
+fn ka_008_long_lists_are_merged_in_reasonable_time() {
+    let names = |range: std::ops::Range<u32>| -> Vec<Value> {
+        range
+            .map(|number| json!({"name": format!("c{number}")}))
+            .collect()
+    };
+    let document = json!({
+        "spec": {"containers": names(0..40_000)},
+        "metadata": {"finalizers": (0..40_000).map(|number| json!(format!("f{number}"))).collect::<Vec<_>>()},
+    });
+    let patch = json!({
+        "spec": {"containers": names(20_000..60_000)},
+        "metadata": {"finalizers": (20_000..60_000).map(|number| json!(format!("f{number}"))).collect::<Vec<_>>()},
+    });
+    // Quadratic work here would take minutes.
+    let result = patched(document, &patch);
+    assert_eq!(result["spec"]["containers"].as_array().unwrap().len(), 60_000);
+    assert_eq!(result["metadata"]["finalizers"].as_array().unwrap().len(), 60_000);
+}
+
+#[test]
 fn ka_027_merge_patch_deletes_with_null_and_refuses_lists() {
     let mut document = json!({"a": {"b": 1, "c": 2}, "l": [1, 2]});
     merge_patch(
