@@ -22,6 +22,7 @@ use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 use crate::error::ReconcileError;
+use crate::events::Events;
 use crate::owner;
 use plan::{Action, Plan, Seen};
 
@@ -31,15 +32,17 @@ const RETRY: Duration = Duration::from_secs(1);
 struct Context {
     client: Client,
     clock: SharedClock,
+    events: Events,
 }
 
 /// Runs the controller until it is cancelled.
-pub(crate) async fn run(client: Client, clock: SharedClock, cancellation: CancellationToken) {
+pub(crate) async fn run(client: Client, clock: SharedClock, events: Events, cancellation: CancellationToken) {
     let deployments = Api::<Deployment>::all(client.clone());
     let replica_sets = Api::<ReplicaSet>::all(client.clone());
     let context = Arc::new(Context {
         client: client.clone(),
         clock,
+        events,
     });
     let controller = Controller::new(deployments, watcher::Config::default());
     let store = controller.store();
@@ -103,6 +106,7 @@ async fn reconcile(cached: Arc<Deployment>, context: Arc<Context>) -> Result<Nex
         return Ok(Next::await_change());
     };
     for action in actions {
+        let scaled = scaling_note(&action, &owned);
         if let Some(changed) = act(action, &deployment, &deployments, &replica_sets).await? {
             match changed {
                 Changed::Deployment(new) => deployment = *new,
@@ -110,6 +114,12 @@ async fn reconcile(cached: Arc<Deployment>, context: Arc<Context>) -> Result<Nex
                     status.collision_count = Some(status.collision_count.unwrap_or(0) + 1);
                 }
             }
+        }
+        if let Some(note) = scaled {
+            context
+                .events
+                .normal(&deployment, "ScalingReplicaSet", &note)
+                .await;
         }
     }
     if deployment.status.as_ref() != Some(&status) {
@@ -189,6 +199,23 @@ async fn old_pods_run(
         !matches!(phase, Some("Succeeded" | "Failed"))
             && old.iter().any(|uid| owner::is_controlled_by(pod, uid))
     }))
+}
+
+/// What `kubectl describe` says about a step.
+fn scaling_note(action: &Action, owned: &[ReplicaSet]) -> Option<String> {
+    let (name, from, to) = match action {
+        Action::Create(new) => (new.name_any(), 0, plan::size(new)),
+        Action::Update { name, replicas, .. } => {
+            let before = owned
+                .iter()
+                .find(|replica_set| replica_set.name_any() == *name)
+                .map(plan::size)?;
+            (name.clone(), before, *replicas)
+        }
+        Action::SetRevision(_) | Action::Delete(_) => return None,
+    };
+    let direction = if to > from { "up" } else { "down" };
+    (from != to).then(|| format!("Scaled {direction} replica set {name} from {from} to {to}"))
 }
 
 enum Changed {

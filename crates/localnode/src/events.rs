@@ -12,7 +12,7 @@ const COMPONENT: &str = "mainstay-localnode";
 
 /// Writes Events. A lost Event is logged and loses nothing else.
 #[derive(Clone)]
-pub struct Events {
+pub(crate) struct Events {
     client: Client,
     clock: SharedClock,
     random: SharedRandom,
@@ -20,17 +20,21 @@ pub struct Events {
 
 impl Events {
     /// A writer of Events.
-    pub fn new(client: Client, clock: SharedClock, random: SharedRandom) -> Self {
-        Self { client, clock, random }
+    pub(crate) fn new(client: Client, clock: SharedClock, random: SharedRandom) -> Self {
+        Self {
+            client,
+            clock,
+            random,
+        }
     }
 
     /// Something that is as it should be.
-    pub async fn normal<K: Resource<DynamicType = ()>>(&self, about: &K, reason: &str, note: &str) {
+    pub(crate) async fn normal<K: Resource<DynamicType = ()>>(&self, about: &K, reason: &str, note: &str) {
         self.write(about, "Normal", reason, note).await;
     }
 
     /// Something that somebody should look at.
-    pub async fn warning<K: Resource<DynamicType = ()>>(&self, about: &K, reason: &str, note: &str) {
+    pub(crate) async fn warning<K: Resource<DynamicType = ()>>(&self, about: &K, reason: &str, note: &str) {
         self.write(about, "Warning", reason, note).await;
     }
 
@@ -51,7 +55,10 @@ impl Events {
             count: Some(1),
             first_timestamp: Some(now.clone()),
             last_timestamp: Some(now),
-            source: Some(EventSource { component: Some(COMPONENT.to_owned()), host: None }),
+            source: Some(EventSource {
+                component: Some(COMPONENT.to_owned()),
+                host: None,
+            }),
             reporting_component: Some(COMPONENT.to_owned()),
             ..Event::default()
         };

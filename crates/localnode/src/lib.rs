@@ -6,11 +6,11 @@
 //! | controllers | `deployment`, `replica_set` | what kube-controller-manager does for these two kinds |
 //! | binding | `scheduler` | gives each Pod the one Node there is |
 //! | running | `node` | what a kubelet does, for Pods of our own image |
-//! | Services | `services`, `directory` | from a Service's name to a live endpoint; what kube-proxy and DNS do |
+//! | Services | [`services`], [`pods`] | from a Service's name to a live endpoint; what kube-proxy and DNS do |
 //!
 //! Each of the first three can be switched off ([`Parts`]), because another program may do it: a real cluster has all of
-//! them. Main types: [`LocalNodeOptions`] → [`LocalNode::run`], and the [`Handle`] that gives out Pod logs, routers and
-//! the resolver of Service names.
+//! them. Main types: [`LocalNodeOptions`] → [`LocalNode::run`], and the [`Handle`] that answers what others ask about
+//! running Pods: their routers, their logs, and what Service names mean.
 //!
 //! What this crate must never do: keep state of its own that the API does not have (a restart starts from the objects),
 //! write anything but through the API, let one Pod's failure reach another, or run a foreign image.
@@ -18,15 +18,17 @@
 //! Start reading at `node/pod.rs` (the life of a Pod), then `deployment/plan.rs`.
 
 mod deployment;
-mod directory;
 mod error;
-mod logs;
+mod events;
+pub mod logs;
 mod node;
 mod owner;
+pub mod pods;
 mod replica_set;
 mod scheduler;
-mod services;
+pub mod services;
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,17 +36,29 @@ use std::time::Duration;
 use jiff::Timestamp;
 use kube::Client;
 use mainstay_telemetry::clock::SharedClock;
+use mainstay_telemetry::random::SharedRandom;
 use mainstay_telemetry::task;
-use mainstay_workload::{Roles, ServiceResolver};
+use mainstay_workload::Roles;
 use tokio_util::sync::CancellationToken;
 
-pub use directory::{Facade, Facades};
-pub use logs::{LogError, LogLines, LogQuery, PodLogs};
-pub use node::{BackOffOptions, Identities};
-pub use services::LOCAL_ADDRESS;
+pub use node::BackOffOptions;
+
+use events::Events;
+use logs::PodLogs;
+use pods::PodTable;
+use services::Services;
 
 /// The name of the one Node.
 pub const NODE: &str = "mainstay";
+
+/// How long the Pods may take to end when the process does, unless it is set.
+const DRAIN: Duration = Duration::from_secs(10);
+
+/// Gives a Pod its client: the Kubernetes API as the Pod's ServiceAccount.
+pub trait Clients: Send + Sync {
+    /// The client of `service_account` in `namespace`.
+    fn client(&self, namespace: &str, service_account: &str) -> Client;
+}
 
 /// Which parts run in this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,9 +71,9 @@ pub struct Parts {
     pub running: bool,
 }
 
-impl Parts {
+impl Default for Parts {
     /// All of them.
-    pub fn all() -> Self {
+    fn default() -> Self {
         Self {
             controllers: true,
             binding: true,
@@ -73,143 +87,112 @@ pub struct LocalNodeOptions {
     /// The Kubernetes API, as the parts themselves.
     pub client: Client,
     /// The Kubernetes API, as the workloads.
-    pub identities: Arc<dyn Identities>,
-    /// Which parts run.
-    pub parts: Parts,
+    pub clients: Arc<dyn Clients>,
     /// What a Pod of our own image can be, by its first argument.
     pub roles: Roles,
-    /// Where each Pod has its mounted files, by UID.
-    pub pods_folder: PathBuf,
-    /// Where logs are kept; those of Pods below `pods`.
-    pub logs_folder: PathBuf,
-    /// Whether workloads may reach private and loopback addresses.
-    pub allow_private: bool,
-    /// The time in statuses and logs.
+    /// Where each Pod has its mounted files, by UID: `DATA/pods`.
+    pub pods_directory: PathBuf,
+    /// Where the Pods' logs are kept: `DATA/logs/pods`.
+    pub logs_directory: PathBuf,
+    /// Variables that every Pod has unless it sets them itself, such as `OPENAI_API_KEY`. They never enter the API.
+    pub host_environment: BTreeMap<String, String>,
+    /// The time in statuses, Events and logs.
     pub clock: SharedClock,
-    /// Waits between the runs of a container that ends.
-    pub back_off: BackOffOptions,
-    /// How long the Pods may take to end when the process does.
-    pub drain: Duration,
-}
-
-impl LocalNodeOptions {
-    /// All parts, the kubelet's waits, ten seconds to drain.
-    pub fn new(
-        client: Client,
-        identities: Arc<dyn Identities>,
-        roles: Roles,
-        pods_folder: impl Into<PathBuf>,
-        logs_folder: impl Into<PathBuf>,
-        clock: SharedClock,
-    ) -> Self {
-        Self {
-            client,
-            identities,
-            parts: Parts::all(),
-            roles,
-            pods_folder: pods_folder.into(),
-            logs_folder: logs_folder.into(),
-            allow_private: true,
-            clock,
-            back_off: BackOffOptions::default(),
-            drain: Duration::from_secs(10),
-        }
-    }
+    /// Where names of Events come from.
+    pub random: SharedRandom,
+    /// Which parts run.
+    pub parts: Parts,
 }
 
 /// The local node, ready to run.
 pub struct LocalNode {
-    client: Client,
-    parts: Parts,
-    clock: SharedClock,
-    services: services::ServiceWatch,
-    node: node::Node,
+    options: LocalNodeOptions,
+    back_off: BackOffOptions,
+    drain: Duration,
+    handle: Handle,
+    service_watch: services::ServiceWatch,
 }
 
-/// The way to a running local node. Clones share it.
+/// What others ask a running local node. Clones share it.
 #[derive(Clone, Debug)]
 pub struct Handle {
-    resolver: Arc<services::Resolver>,
-    facades: Facades,
-    logs: PodLogs,
-}
-
-impl Handle {
-    /// Resolves names of Services; for a connector outside of Pods.
-    pub fn resolver(&self) -> Arc<dyn ServiceResolver> {
-        Arc::clone(&self.resolver) as Arc<dyn ServiceResolver>
-    }
-
-    /// The routers that ready Pods serve; for the front door.
-    pub fn facades(&self) -> Facades {
-        self.facades.clone()
-    }
-
-    /// The logs of Pods.
-    pub fn logs(&self) -> PodLogs {
-        self.logs.clone()
-    }
+    /// The Pods that run here and their routers; for the front door.
+    pub pods: PodTable,
+    /// What Service names mean; for a connector outside of Pods.
+    pub services: Services,
+    /// The logs of the Pods; for `pods/log`.
+    pub logs: PodLogs,
 }
 
 impl LocalNode {
     /// Prepares the parts; nothing happens before [`LocalNode::run`].
-    pub fn new(options: LocalNodeOptions) -> (Self, Handle) {
-        let directory = directory::Directory::new();
-        let logs = PodLogs::default();
-        let (services, resolver) = services::new(options.client.clone(), directory.clone());
+    pub fn new(options: LocalNodeOptions) -> Self {
+        let pods = PodTable::new();
+        let (service_watch, services) = services::new(pods.clone());
         let handle = Handle {
-            resolver: Arc::clone(&resolver),
-            facades: Facades::new(directory.clone()),
-            logs: logs.clone(),
-        };
-        let node = node::Node::new(node::NodeOptions {
-            client: options.client.clone(),
-            node: NODE.to_owned(),
-            roles: options.roles,
-            identities: options.identities,
-            resolver,
-            allow_private: options.allow_private,
-            directory,
-            logs,
-            pods_folder: options.pods_folder,
-            logs_folder: options.logs_folder,
-            clock: Arc::clone(&options.clock),
-            back_off: options.back_off,
-            drain: options.drain,
-        });
-        let local = Self {
-            client: options.client,
-            parts: options.parts,
-            clock: options.clock,
+            pods,
             services,
-            node,
+            logs: PodLogs::default(),
         };
-        (local, handle)
+        Self {
+            options,
+            back_off: BackOffOptions::default(),
+            drain: DRAIN,
+            handle,
+            service_watch,
+        }
+    }
+
+    /// Other waits between the runs of a container that ends than the kubelet's.
+    #[must_use]
+    pub fn with_back_off(self, back_off: BackOffOptions) -> Self {
+        Self { back_off, ..self }
+    }
+
+    /// Another time than ten seconds for the Pods to end when the process does.
+    #[must_use]
+    pub fn with_drain(self, drain: Duration) -> Self {
+        Self { drain, ..self }
+    }
+
+    /// What others ask it.
+    pub fn handle(&self) -> Handle {
+        self.handle.clone()
     }
 
     /// Runs the parts until it is cancelled and the Pods have ended. A part that panics ends the others and this.
     pub async fn run(self, cancellation: CancellationToken) {
+        let Self {
+            options,
+            back_off,
+            drain,
+            handle,
+            service_watch,
+        } = self;
+        let LocalNodeOptions {
+            client, clock, parts, ..
+        } = &options;
+        let events = Events::new(client.clone(), Arc::clone(clock), Arc::clone(&options.random));
         let stop = cancellation.child_token();
-        let mut tasks = vec![task::spawn("services", self.services.run(stop.clone()))];
-        if self.parts.controllers {
-            let (client, clock) = (self.client.clone(), Arc::clone(&self.clock));
-            tasks.push(task::spawn(
-                "deployments",
-                deployment::run(client.clone(), Arc::clone(&clock), stop.clone()),
-            ));
-            tasks.push(task::spawn(
-                "replica-sets",
-                replica_set::run(client, clock, stop.clone()),
-            ));
+        let mut tasks = vec![task::spawn(
+            "services",
+            service_watch.run(client.clone(), stop.clone()),
+        )];
+        if parts.controllers {
+            let deployments =
+                deployment::run(client.clone(), Arc::clone(clock), events.clone(), stop.clone());
+            tasks.push(task::spawn("deployments", deployments));
+            let replica_sets =
+                replica_set::run(client.clone(), Arc::clone(clock), events.clone(), stop.clone());
+            tasks.push(task::spawn("replica-sets", replica_sets));
         }
-        if self.parts.binding {
-            tasks.push(task::spawn(
-                "scheduler",
-                scheduler::run(self.client.clone(), NODE.to_owned(), stop.clone()),
-            ));
+        if parts.binding {
+            let binding = scheduler::run(client.clone(), NODE.to_owned(), events.clone(), stop.clone());
+            tasks.push(task::spawn("binding", binding));
         }
-        if self.parts.running {
-            tasks.push(task::spawn("node", self.node.run(stop.clone())));
+        if parts.running {
+            let node = node::Node::new(options, back_off, drain, events, &handle);
+            tasks.push(task::spawn("node", node.run(stop.clone())));
         }
         let (ended, _, others) = futures::future::select_all(tasks).await;
         if !stop.is_cancelled() {

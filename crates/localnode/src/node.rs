@@ -34,52 +34,31 @@ use tokio_util::sync::CancellationToken;
 
 pub use back_off::BackOffOptions;
 
-use crate::directory::Directory;
+use crate::events::Events;
 use crate::logs::PodLogs;
+use crate::pods::PodTable;
+use crate::{Clients, Handle, LocalNodeOptions, NODE};
 use pod::{Update, Worker};
-
-/// Gives out clients of the Kubernetes API, each with one ServiceAccount's identity.
-pub trait Identities: Send + Sync {
-    /// A client that is this ServiceAccount.
-    fn client(&self, namespace: &str, service_account: &str) -> Client;
-}
 
 /// What all Pods share.
 pub(crate) struct Shared {
-    pub(crate) client: Client,
-    pub(crate) node: String,
-    pub(crate) roles: Roles,
-    pub(crate) identities: Arc<dyn Identities>,
-    pub(crate) resolver: Arc<dyn ServiceResolver>,
-    pub(crate) allow_private: bool,
-    pub(crate) directory: Directory,
-    pub(crate) logs: PodLogs,
-    pub(crate) objects: objects::ObjectSource,
-    pub(crate) pods_folder: PathBuf,
-    pub(crate) logs_folder: PathBuf,
-    pub(crate) clock: SharedClock,
-    pub(crate) back_off: BackOffOptions,
-    pub(crate) drain: Duration,
+    client: Client,
+    clients: Arc<dyn Clients>,
+    roles: Roles,
+    resolver: Arc<dyn ServiceResolver>,
+    pods: PodTable,
+    logs: PodLogs,
+    events: Events,
+    objects: objects::ObjectSource,
+    pods_folder: PathBuf,
+    logs_folder: PathBuf,
+    host_environment: BTreeMap<String, String>,
+    clock: SharedClock,
+    back_off: BackOffOptions,
+    drain: Duration,
     // Connectors keep connections open, so the Pods of a namespace share one. A std mutex: never held across an await.
     connectors: Mutex<BTreeMap<String, Connector>>,
     stamps: AtomicU64,
-}
-
-/// What [`Shared`] is made from.
-pub(crate) struct NodeOptions {
-    pub(crate) client: Client,
-    pub(crate) node: String,
-    pub(crate) roles: Roles,
-    pub(crate) identities: Arc<dyn Identities>,
-    pub(crate) resolver: Arc<dyn ServiceResolver>,
-    pub(crate) allow_private: bool,
-    pub(crate) directory: Directory,
-    pub(crate) logs: PodLogs,
-    pub(crate) pods_folder: PathBuf,
-    pub(crate) logs_folder: PathBuf,
-    pub(crate) clock: SharedClock,
-    pub(crate) back_off: BackOffOptions,
-    pub(crate) drain: Duration,
 }
 
 impl Shared {
@@ -92,16 +71,15 @@ impl Shared {
         let connector = Connector::new(ConnectorOptions {
             resolver: Arc::clone(&self.resolver),
             namespace: namespace.to_owned(),
-            allow_private: self.allow_private,
+            // A laptop's own programs are what its agents talk to.
+            allow_private: true,
         })?;
         connectors.insert(namespace.to_owned(), connector.clone());
         Ok(connector)
     }
 
     fn log_folder(&self, namespace: &str, pod: &str, uid: &str) -> PathBuf {
-        self.logs_folder
-            .join("pods")
-            .join(format!("{namespace}_{pod}_{uid}"))
+        self.logs_folder.join(format!("{namespace}_{pod}_{uid}"))
     }
 
     /// A name for a version of a volume, unlike any before.
@@ -127,23 +105,29 @@ struct Running {
 }
 
 impl Node {
-    pub(crate) fn new(options: NodeOptions) -> Self {
+    pub(crate) fn new(
+        options: LocalNodeOptions,
+        back_off: BackOffOptions,
+        drain: Duration,
+        events: Events,
+        handle: &Handle,
+    ) -> Self {
         let (watch, source) = objects::new(options.client.clone());
         let shared = Shared {
             client: options.client,
-            node: options.node,
+            clients: options.clients,
             roles: options.roles,
-            identities: options.identities,
-            resolver: options.resolver,
-            allow_private: options.allow_private,
-            directory: options.directory,
-            logs: options.logs,
+            resolver: Arc::new(handle.services.clone()),
+            pods: handle.pods.clone(),
+            logs: handle.logs.clone(),
+            events,
             objects: source,
-            pods_folder: options.pods_folder,
-            logs_folder: options.logs_folder,
+            pods_folder: options.pods_directory,
+            logs_folder: options.logs_directory,
+            host_environment: options.host_environment,
             clock: options.clock,
-            back_off: options.back_off,
-            drain: options.drain,
+            back_off,
+            drain,
             connectors: Mutex::default(),
             stamps: AtomicU64::new(0),
         };
@@ -160,7 +144,7 @@ impl Node {
         let watching = CancellationToken::new();
         let objects = task::spawn("pod-objects", objects.run(watching.clone()));
         let mut pods: BTreeMap<String, Running> = BTreeMap::new();
-        let config = watcher::Config::default().fields(&format!("spec.nodeName={}", shared.node));
+        let config = watcher::Config::default().fields(&format!("spec.nodeName={NODE}"));
         let mut stream = Box::pin(watcher(Api::<Pod>::all(shared.client.clone()), config).default_backoff());
         let mut listed: BTreeSet<String> = BTreeSet::new();
         loop {

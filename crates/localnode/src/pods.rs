@@ -1,48 +1,63 @@
-//! What runs here: the facts about each Pod that the connector and the front door ask for.
+//! What runs here: the live ports and routers of the Pods of this process.
+//!
+//! The node agent writes it; the service resolver and the front door read it. It is in memory only, because it says
+//! nothing that outlives the process.
 
-use std::{
-    collections::BTreeMap,
-    net::SocketAddr,
-    sync::{
-        Arc, PoisonError, RwLock,
-        atomic::{AtomicUsize, Ordering},
-    },
-};
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
 
 use jiff::Timestamp;
+use tokio::sync::watch;
 
-use crate::selector;
-
-/// The Pods that run here. Cloning shares the table.
-#[derive(Clone, Default)]
+/// The Pods that run here. Clones share the table.
+#[derive(Clone, Debug)]
 pub struct PodTable {
-    inner: Arc<Inner>,
+    // A std lock: held for look-ups, never across an await. Written by the Pods' own tasks.
+    pods: Arc<RwLock<BTreeMap<String, Entry>>>,
+    turn: Arc<AtomicUsize>,
+    changes: watch::Sender<u64>,
 }
 
-#[derive(Default)]
-struct Inner {
-    // A std lock: held for one look-up or one assignment, never across an await. Written by the Pods' own tasks, read by
-    // every outbound call and every request of the front door.
-    pods: RwLock<BTreeMap<String, Facts>>,
-    turn: AtomicUsize,
+/// What the node agent says of a Pod.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct PodDescription {
+    pub(crate) namespace: String,
+    pub(crate) pod: String,
+    pub(crate) labels: BTreeMap<String, String>,
+    pub(crate) created: Option<Timestamp>,
+    /// Ready and not about to end.
+    pub(crate) serves: bool,
+    /// Why it is not ready, in words.
+    pub(crate) waits: String,
+    /// The declared ports of its containers.
+    pub(crate) declared: Vec<DeclaredPort>,
 }
 
-/// One Pod.
-#[derive(Clone, Default)]
-struct Facts {
-    namespace: String,
-    name: String,
-    labels: BTreeMap<String, String>,
-    created: Option<Timestamp>,
-    ready: bool,
-    /// Why it is not ready.
-    waits: String,
-    /// Container port numbers by name.
-    names: BTreeMap<String, u16>,
-    /// Where a container port really is.
-    addresses: BTreeMap<u16, SocketAddr>,
-    /// Routers that the front door hands requests to.
-    routers: BTreeMap<String, axum::Router>,
+/// What is known of one Pod, by its UID.
+#[derive(Clone, Debug, Default)]
+struct Entry {
+    described: PodDescription,
+    listening: BTreeMap<String, (String, SocketAddr)>,
+    routers: BTreeMap<String, (String, Router)>,
+}
+
+/// A port that a container declares.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct DeclaredPort {
+    pub(crate) container: String,
+    pub(crate) name: String,
+    pub(crate) number: u16,
+}
+
+#[derive(Clone)]
+struct Router(axum::Router);
+
+impl std::fmt::Debug for Router {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("Router")
+    }
 }
 
 /// A Pod's router, or why there is none.
@@ -59,170 +74,251 @@ pub enum Facade {
     Absent,
 }
 
-impl std::fmt::Debug for PodTable {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let pods = self.inner.pods.read().unwrap_or_else(PoisonError::into_inner);
-        formatter.debug_set().entries(pods.values().map(|facts| &facts.name)).finish()
-    }
-}
-
 impl PodTable {
-    /// Notes a Pod's names and labels, and the ports it declares.
-    pub(crate) fn describe(
-        &self,
-        uid: &str,
-        (namespace, name): (&str, &str),
-        labels: BTreeMap<String, String>,
-        created: Option<Timestamp>,
-        names: BTreeMap<String, u16>,
-    ) {
-        self.change(uid, |facts| {
-            facts.namespace = namespace.to_owned();
-            facts.name = name.to_owned();
-            facts.labels = labels;
-            facts.created = created;
-            facts.names = names;
-        });
-    }
-
-    /// Notes whether the Pod can serve, and if not, why.
-    pub(crate) fn set_ready(&self, uid: &str, ready: bool, waits: &str) {
-        self.change(uid, |facts| {
-            facts.ready = ready;
-            facts.waits = waits.to_owned();
-        });
-    }
-
-    /// Notes where a container port really is.
-    pub(crate) fn listens(&self, uid: &str, port: u16, address: SocketAddr) {
-        self.change(uid, |facts| {
-            facts.addresses.insert(port, address);
-        });
-    }
-
-    /// Notes a router; gives whether the name was free.
-    pub(crate) fn serves(&self, uid: &str, name: &str, router: axum::Router) -> bool {
-        let mut free = true;
-        self.change(uid, |facts| {
-            free = !facts.routers.contains_key(name);
-            if free {
-                facts.routers.insert(name.to_owned(), router);
-            }
-        });
-        free
-    }
-
-    /// The container has ended: its ports and routers are gone.
-    pub(crate) fn stopped(&self, uid: &str) {
-        self.change(uid, |facts| {
-            facts.ready = false;
-            facts.addresses.clear();
-            facts.routers.clear();
-        });
-    }
-
-    /// The Pod is gone.
-    pub(crate) fn remove(&self, uid: &str) {
-        self.inner.pods.write().unwrap_or_else(PoisonError::into_inner).remove(uid);
-    }
-
-    fn change(&self, uid: &str, change: impl FnOnce(&mut Facts)) {
-        change(self.inner.pods.write().unwrap_or_else(PoisonError::into_inner).entry(uid.to_owned()).or_default());
-    }
-
-    /// The addresses of `port` of the ready Pods in `namespace` that `wanted` selects; `port` is the number or the name of
-    /// a container port.
-    pub(crate) fn endpoints(&self, namespace: &str, wanted: &BTreeMap<String, String>, port: &Port) -> Vec<SocketAddr> {
-        let pods = self.inner.pods.read().unwrap_or_else(PoisonError::into_inner);
-        pods.values()
-            .filter(|facts| facts.ready && facts.namespace == namespace && selector::selects(wanted, &facts.labels))
-            .filter_map(|facts| {
-                let number = match port {
-                    Port::Number(number) => *number,
-                    Port::Name(name) => *facts.names.get(name)?,
-                };
-                facts.addresses.get(&number).copied()
-            })
-            .collect()
-    }
-
-    /// One of `endpoints`, each in its turn.
-    pub(crate) fn choose(&self, endpoints: &[SocketAddr]) -> Option<SocketAddr> {
-        let turn = self.inner.turn.fetch_add(1, Ordering::Relaxed);
-        endpoints.get(turn % endpoints.len().max(1)).copied()
-    }
-
-    /// The router named `port` of the Pods in `namespace` with every one of `labels`. Of several ready Pods it is always
-    /// the newest: a conversation's requests stay together, and a rollout moves new ones to the new Pod.
-    pub fn facade(&self, namespace: &str, labels: &BTreeMap<String, String>, port: &str) -> Facade {
-        let pods = self.inner.pods.read().unwrap_or_else(PoisonError::into_inner);
-        let mut found: Vec<&Facts> = pods
-            .values()
-            .filter(|facts| facts.namespace == namespace && selector::selects(labels, &facts.labels))
-            .collect();
-        found.sort_by_key(|facts| std::cmp::Reverse((facts.created, facts.name.clone())));
-        let ready = found.iter().filter(|facts| facts.ready).find_map(|facts| facts.routers.get(port));
-        match (ready, found.first()) {
-            (Some(router), _) => Facade::Ready(router.clone()),
-            (None, Some(newest)) => Facade::NotReady { reason: format!("Pod {}: {}", newest.name, newest.waits) },
-            (None, None) => Facade::Absent,
+    pub(crate) fn new() -> Self {
+        Self {
+            pods: Arc::default(),
+            turn: Arc::default(),
+            changes: watch::Sender::new(0),
         }
     }
+
+    fn change<T>(&self, work: impl FnOnce(&mut BTreeMap<String, Entry>) -> T) -> T {
+        let result = work(&mut self.pods.write().unwrap_or_else(PoisonError::into_inner));
+        self.changes.send_modify(|count| *count += 1);
+        result
+    }
+
+    fn read<T>(&self, work: impl FnOnce(&BTreeMap<String, Entry>) -> T) -> T {
+        work(&self.pods.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Makes a Pod known, or brings what is known up to date; what it listens on stays.
+    pub(crate) fn describe(&self, uid: &str, described: PodDescription) {
+        let same = self.read(|pods| pods.get(uid).is_some_and(|old| old.described == described));
+        if same {
+            return;
+        }
+        self.change(|pods| {
+            pods.entry(uid.to_owned()).or_default().described = described;
+        });
+    }
+
+    pub(crate) fn forget(&self, uid: &str) {
+        self.change(|pods| pods.remove(uid));
+    }
+
+    /// A container ended: nothing of it answers any more.
+    pub(crate) fn forget_container(&self, uid: &str, container: &str) {
+        self.change(|pods| {
+            if let Some(entry) = pods.get_mut(uid) {
+                entry.listening.retain(|_, (owner, _)| owner != container);
+                entry.routers.retain(|_, (owner, _)| owner != container);
+            }
+        });
+    }
+
+    pub(crate) fn listening(&self, uid: &str, container: &str, port: &str, address: SocketAddr) {
+        self.change(|pods| {
+            if let Some(entry) = pods.get_mut(uid) {
+                entry
+                    .listening
+                    .insert(port.to_owned(), (container.to_owned(), address));
+            }
+        });
+    }
+
+    /// Returns false if the port's router is there already.
+    pub(crate) fn serve(&self, uid: &str, container: &str, port: &str, router: axum::Router) -> bool {
+        self.change(|pods| {
+            let Some(entry) = pods.get_mut(uid) else {
+                return true;
+            };
+            if entry.routers.contains_key(port) {
+                return false;
+            }
+            entry
+                .routers
+                .insert(port.to_owned(), (container.to_owned(), Router(router)));
+            true
+        })
+    }
+
+    /// A live address of one of the serving Pods that match, each in turn.
+    pub(crate) fn address(
+        &self,
+        namespace: &str,
+        matches: impl Fn(&BTreeMap<String, String>) -> bool,
+        port: &PortReference,
+    ) -> Option<SocketAddr> {
+        let found: Vec<SocketAddr> = self.read(|pods| {
+            pods.values()
+                .filter(|entry| {
+                    let pod = &entry.described;
+                    pod.serves && pod.namespace == namespace && matches(&pod.labels)
+                })
+                .filter_map(|entry| entry.address(port))
+                .collect()
+        });
+        let turn = self.turn.fetch_add(1, Ordering::Relaxed);
+        (!found.is_empty()).then(|| found[turn % found.len()])
+    }
+
+    /// The router that the Pods in `namespace` with all these labels serve under the port name `port`.
+    ///
+    /// Of several ready Pods it is always the newest: the requests of a conversation stay together, and a rollout moves
+    /// new ones to the new Pod.
+    pub fn facade(&self, namespace: &str, labels: &BTreeMap<String, String>, port: &str) -> Facade {
+        self.read(|pods| {
+            let mut found: Vec<&Entry> = pods
+                .values()
+                .filter(|entry| {
+                    let pod = &entry.described;
+                    pod.namespace == namespace
+                        && labels
+                            .iter()
+                            .all(|(name, value)| pod.labels.get(name) == Some(value))
+                })
+                .collect();
+            found.sort_by_key(|entry| {
+                std::cmp::Reverse((entry.described.created, entry.described.pod.clone()))
+            });
+            let mut ready = found.iter().filter(|entry| entry.described.serves);
+            match (ready.find_map(|entry| entry.routers.get(port)), found.first()) {
+                (Some((_, router)), _) => Facade::Ready(router.0.clone()),
+                (None, Some(newest)) => {
+                    let waits = if newest.described.waits.is_empty() {
+                        "starting"
+                    } else {
+                        &newest.described.waits
+                    };
+                    Facade::NotReady {
+                        reason: format!("Pod {}: {waits}", newest.described.pod),
+                    }
+                }
+                (None, None) => Facade::Absent,
+            }
+        })
+    }
+
+    /// Changes whenever a Pod may have come, become ready, or gone.
+    pub fn changes(&self) -> watch::Receiver<u64> {
+        self.changes.subscribe()
+    }
 }
 
-/// A container port as a Service names it.
+/// A port as a Service refers to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Port {
-    /// By its number.
-    Number(u16),
-    /// By its name.
+pub(crate) enum PortReference {
     Name(String),
+    Number(u16),
+}
+
+impl Entry {
+    fn address(&self, port: &PortReference) -> Option<SocketAddr> {
+        let listens = |name: &str| self.listening.get(name).map(|(_, address)| *address);
+        match port {
+            PortReference::Name(name) => listens(name),
+            PortReference::Number(number) => self
+                .described
+                .declared
+                .iter()
+                .filter(|declared| declared.number == *number)
+                .find_map(|declared| listens(&declared.name)),
+        }
+    }
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::expect_used)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
-
     use super::*;
 
-    fn labels(app: &str) -> BTreeMap<String, String> {
-        [("app".to_owned(), app.to_owned())].into()
+    fn entry(pod: &str, serves: bool) -> PodDescription {
+        PodDescription {
+            namespace: "default".to_owned(),
+            pod: pod.to_owned(),
+            labels: BTreeMap::from([("app".to_owned(), "agent".to_owned())]),
+            created: Some(Timestamp::UNIX_EPOCH),
+            serves,
+            waits: "loading".to_owned(),
+            declared: vec![DeclaredPort {
+                container: "c".to_owned(),
+                name: "facade".to_owned(),
+                number: 8080,
+            }],
+        }
     }
 
-    fn table(pods: &[(&str, bool, i64)]) -> PodTable {
-        let table = PodTable::default();
-        for (uid, ready, created) in pods {
-            let created = Timestamp::from_second(*created).unwrap();
-            table.describe(uid, ("shop", uid), labels("orders"), Some(created), [("http".to_owned(), 8080)].into());
-            table.listens(uid, 8080, SocketAddr::from(([127, 0, 0, 1], 1_000 + u16::try_from(created.as_second()).unwrap())));
-            table.set_ready(uid, *ready, "starting");
+    fn found(table: &PodTable) -> String {
+        let labels = BTreeMap::from([("app".to_owned(), "agent".to_owned())]);
+        assert!(matches!(table.facade("other", &labels, "facade"), Facade::Absent));
+        match table.facade("default", &labels, "facade") {
+            Facade::Ready(_) => "ready".to_owned(),
+            Facade::NotReady { reason } => reason,
+            Facade::Absent => "absent".to_owned(),
         }
-        table
     }
 
     #[test]
-    fn ka_053_only_ready_pods_are_endpoints_and_each_has_its_turn() {
-        let table = table(&[("a", true, 1), ("b", false, 2), ("c", true, 3)]);
-        let by_name = table.endpoints("shop", &labels("orders"), &Port::Name("http".to_owned()));
-        assert_eq!(by_name, table.endpoints("shop", &labels("orders"), &Port::Number(8080)));
-        assert_eq!(by_name.len(), 2);
-        assert_ne!(table.choose(&by_name), table.choose(&by_name));
-        assert!(table.endpoints("other", &labels("orders"), &Port::Number(8080)).is_empty());
-        table.stopped("a");
-        assert_eq!(table.endpoints("shop", &labels("orders"), &Port::Number(8080)).len(), 1);
+    fn a_facade_is_found_while_its_pod_is_ready_and_its_container_runs() {
+        let table = PodTable::new();
+        assert_eq!(found(&table), "absent");
+        table.describe("1", entry("a", false));
+        assert!(table.serve("1", "c", "facade", axum::Router::new()));
+        assert!(
+            !table.serve("1", "c", "facade", axum::Router::new()),
+            "served twice"
+        );
+        assert_eq!(found(&table), "Pod a: loading");
+        table.describe("1", entry("a", true));
+        assert_eq!(found(&table), "ready");
+        table.forget_container("1", "c");
+        assert_eq!(found(&table), "Pod a: loading");
+        assert!(table.serve("1", "c", "facade", axum::Router::new()));
+        assert_eq!(found(&table), "ready");
+        table.forget("1");
+        assert_eq!(found(&table), "absent");
     }
 
     #[test]
-    fn the_front_door_is_led_to_the_newest_ready_pod() {
-        let table = table(&[("old", true, 1), ("new", false, 2)]);
-        assert!(table.serves("old", "facade", axum::Router::new()));
-        assert!(!table.serves("old", "facade", axum::Router::new()), "a name is served once");
-        assert!(matches!(table.facade("shop", &labels("orders"), "facade"), Facade::Ready(_)));
-        table.stopped("old");
-        match table.facade("shop", &labels("orders"), "facade") {
-            Facade::NotReady { reason } => assert_eq!(reason, "Pod new: starting"),
-            other => panic!("{other:?}"),
+    fn a_newer_pod_that_is_not_ready_does_not_hide_an_older_one_that_is() {
+        let table = PodTable::new();
+        table.describe("1", entry("old", true));
+        assert!(table.serve("1", "c", "facade", axum::Router::new()));
+        let newer = Timestamp::from_second(60).ok();
+        table.describe(
+            "2",
+            PodDescription {
+                created: newer,
+                ..entry("new", false)
+            },
+        );
+        assert_eq!(found(&table), "ready");
+        table.describe("1", entry("old", false));
+        assert_eq!(found(&table), "Pod new: loading");
+    }
+
+    #[test]
+    fn pods_of_one_selector_take_turns() {
+        let table = PodTable::new();
+        for (uid, port) in [("1", 1001), ("2", 1002)] {
+            table.describe(uid, entry(uid, true));
+            table.listening(uid, "c", "facade", ([127, 0, 0, 1], port).into());
         }
-        assert!(matches!(table.facade("shop", &labels("nobody"), "facade"), Facade::Absent));
+        let mut seen = std::collections::BTreeSet::new();
+        for _ in 0..2 {
+            seen.insert(
+                table
+                    .address("default", |_| true, &PortReference::Number(8080))
+                    .unwrap()
+                    .port(),
+            );
+        }
+        assert_eq!(seen.into_iter().collect::<Vec<_>>(), [1001, 1002]);
+        assert_eq!(
+            table.address("default", |_| true, &PortReference::Number(9)),
+            None
+        );
     }
 }

@@ -21,6 +21,7 @@ use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 use crate::error::ReconcileError;
+use crate::events::Events;
 use crate::owner;
 
 /// How long after a failure a ReplicaSet is looked at again.
@@ -31,6 +32,7 @@ const PARALLEL: usize = 16;
 struct Context {
     client: Client,
     clock: SharedClock,
+    events: Events,
     strays: Strays,
 }
 
@@ -39,7 +41,7 @@ struct Context {
 type Strays = Arc<Mutex<Vec<(String, String)>>>;
 
 /// Runs the controller until it is cancelled.
-pub(crate) async fn run(client: Client, clock: SharedClock, cancellation: CancellationToken) {
+pub(crate) async fn run(client: Client, clock: SharedClock, events: Events, cancellation: CancellationToken) {
     let replica_sets = Api::<ReplicaSet>::all(client.clone());
     let pods = Api::<Pod>::all(client.clone());
     let controller = Controller::new(replica_sets, watcher::Config::default());
@@ -84,6 +86,7 @@ pub(crate) async fn run(client: Client, clock: SharedClock, cancellation: Cancel
             Arc::new(Context {
                 client,
                 clock,
+                events,
                 strays,
             }),
         )
@@ -117,7 +120,7 @@ async fn reconcile(cached: Arc<ReplicaSet>, context: Arc<Context>) -> Result<Nex
     let owned = owned_pods(&replica_set, &pods).await?;
     let now = context.clock.now();
     let mut plan = plan::plan(&replica_set, &owned, now);
-    let failure = carry_out(&plan, &replica_set, &pods).await;
+    let failure = carry_out(&plan, &replica_set, &pods, &context.events).await;
     set_failure(&mut plan.status.conditions, failure.as_ref().err(), now);
     if replica_set.status.as_ref() != Some(&plan.status) {
         replica_set.status = Some(plan.status);
@@ -200,16 +203,33 @@ async fn carry_out(
     plan: &plan::Plan,
     replica_set: &ReplicaSet,
     pods: &Api<Pod>,
+    events: &Events,
 ) -> Result<(), ReconcileError> {
     if plan.create > 0
         && let Some(pod) = plan::pod_of(replica_set)
     {
+        let make = || async {
+            let made = pods.create(&PostParams::default(), &pod).await?;
+            events
+                .normal(
+                    replica_set,
+                    "SuccessfulCreate",
+                    &format!("Created pod: {}", made.name_any()),
+                )
+                .await;
+            Ok::<(), kube::Error>(())
+        };
         // One first: if it is refused, the others would be too.
-        pods.create(&PostParams::default(), &pod).await?;
-        let others = (1..plan.create).map(|_| pods.create(&PARAMETERS, &pod));
+        if let Err(error) = make().await {
+            events
+                .warning(replica_set, "FailedCreate", &format!("Error creating: {error}"))
+                .await;
+            return Err(error.into());
+        }
+        let others = (1..plan.create).map(|_| make());
         futures::stream::iter(others)
             .buffer_unordered(PARALLEL)
-            .try_for_each(|_| futures::future::ok(()))
+            .try_for_each(futures::future::ok)
             .await?;
     }
     let removals = plan.delete.clone().into_iter().map(|(name, uid)| async move {
@@ -221,7 +241,12 @@ async fn carry_out(
             ..DeleteParams::default()
         };
         match pods.delete(&name, &parameters).await {
-            Ok(_) => Ok(()),
+            Ok(_) => {
+                events
+                    .normal(replica_set, "SuccessfulDelete", &format!("Deleted pod: {name}"))
+                    .await;
+                Ok(())
+            }
             Err(kube::Error::Api(status)) if status.reason == "NotFound" => Ok(()),
             Err(error) => Err(error),
         }
@@ -232,11 +257,6 @@ async fn carry_out(
         .await?;
     Ok(())
 }
-
-const PARAMETERS: PostParams = PostParams {
-    dry_run: false,
-    field_manager: None,
-};
 
 /// Says in the status that Pods cannot be made or removed, or no longer says so.
 fn set_failure(

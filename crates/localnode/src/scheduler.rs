@@ -10,6 +10,8 @@ use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Client, ResourceExt};
 use tokio_util::sync::CancellationToken;
 
+use crate::events::Events;
+
 /// Waits between attempts to bind one Pod.
 const RETRIES: [Duration; 4] = [
     Duration::from_millis(50),
@@ -19,15 +21,15 @@ const RETRIES: [Duration; 4] = [
 ];
 
 /// Runs until it is cancelled.
-pub(crate) async fn run(client: Client, node: String, cancellation: CancellationToken) {
+pub(crate) async fn run(client: Client, node: String, events: Events, cancellation: CancellationToken) {
     let pods = Api::<Pod>::all(client.clone());
     let waiting = watcher::Config::default().fields("spec.nodeName=");
     let stream = watcher(pods, waiting).default_backoff().applied_objects();
     let bind_all = stream.for_each_concurrent(16, |pod| {
-        let (client, node) = (client.clone(), node.clone());
+        let (client, node, events) = (client.clone(), node.clone(), events.clone());
         async move {
             match pod {
-                Ok(pod) if is_waiting(&pod) => bind_with_retries(&client, &pod, &node).await,
+                Ok(pod) if is_waiting(&pod) => bind_with_retries(&client, &pod, &node, &events).await,
                 Ok(_) => {}
                 Err(error) => tracing::warn!(%error, "the watch for Pods to bind was interrupted"),
             }
@@ -51,16 +53,29 @@ fn is_waiting(pod: &Pod) -> bool {
         && pod.metadata.deletion_timestamp.is_none()
 }
 
-async fn bind_with_retries(client: &Client, pod: &Pod, node: &str) {
+async fn bind_with_retries(client: &Client, pod: &Pod, node: &str, events: &Events) {
     for wait in RETRIES {
         match bind(client, pod, node).await {
-            Ok(()) => return,
+            Ok(()) => {
+                let name = format!("{}/{}", pod.namespace().unwrap_or_default(), pod.name_any());
+                events
+                    .normal(
+                        pod,
+                        "Scheduled",
+                        &format!("Successfully assigned {name} to {node}"),
+                    )
+                    .await;
+                return;
+            }
             // Gone, or bound by somebody else.
             Err(kube::Error::Api(status)) if matches!(status.reason.as_str(), "NotFound" | "Conflict") => {
                 return;
             }
             Err(error) => {
                 tracing::warn!(pod = %pod.name_any(), namespace = ?pod.namespace(), %error, "a Pod could not be bound");
+                events
+                    .warning(pod, "FailedScheduling", &format!("binding failed: {error}"))
+                    .await;
                 tokio::time::sleep(wait).await;
             }
         }

@@ -4,7 +4,6 @@
 //! because the Pods are in this process.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::sync::Arc;
 
 use futures::StreamExt;
 use k8s_openapi::api::core::v1::Service;
@@ -15,44 +14,40 @@ use kube::{Api, Client, ResourceExt};
 use mainstay_workload::{Resolution, ServiceResolver};
 use tokio_util::sync::CancellationToken;
 
-use crate::directory::{Directory, PortReference};
+use crate::pods::{PodTable, PortReference};
 
 /// On a Service: `HOST:PORT` of a program that the user runs, to which the Service leads instead of to Pods.
 pub const LOCAL_ADDRESS: &str = "mainstay.dev/local-address";
 
 /// Keeps the Services in memory.
 pub(crate) struct ServiceWatch {
-    client: Client,
     writer: reflector::store::Writer<Service>,
 }
 
 /// Resolves names of Services. Knows them once [`ServiceWatch`] has listed them.
 #[derive(Clone)]
-pub(crate) struct Resolver {
+pub struct Services {
     services: Store<Service>,
-    directory: Directory,
+    pods: PodTable,
 }
 
-impl std::fmt::Debug for Resolver {
+impl std::fmt::Debug for Services {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter
-            .debug_struct("Resolver")
+            .debug_struct("Services")
             .field("services", &self.services.len())
             .finish_non_exhaustive()
     }
 }
 
-pub(crate) fn new(client: Client, directory: Directory) -> (ServiceWatch, Arc<Resolver>) {
+pub(crate) fn new(pods: PodTable) -> (ServiceWatch, Services) {
     let (services, writer) = reflector::store();
-    (
-        ServiceWatch { client, writer },
-        Arc::new(Resolver { services, directory }),
-    )
+    (ServiceWatch { writer }, Services { services, pods })
 }
 
 impl ServiceWatch {
-    pub(crate) async fn run(self, cancellation: CancellationToken) {
-        let services = Api::<Service>::all(self.client);
+    pub(crate) async fn run(self, client: Client, cancellation: CancellationToken) {
+        let services = Api::<Service>::all(client);
         let watch = watcher(services, watcher::Config::default())
             .default_backoff()
             .reflect(self.writer)
@@ -97,7 +92,7 @@ fn parse<'a>(host: &'a str, from_namespace: &'a str) -> Option<Name<'a>> {
     })
 }
 
-impl ServiceResolver for Resolver {
+impl ServiceResolver for Services {
     fn resolve(&self, host: &str, port: u16, from_namespace: &str) -> Resolution {
         let host = host.to_ascii_lowercase();
         let Some(name) = parse(&host, from_namespace) else {
@@ -105,7 +100,7 @@ impl ServiceResolver for Resolver {
         };
         let reference = ObjectRef::<Service>::new(name.service).within(name.namespace);
         match self.services.get(&reference) {
-            Some(service) => resolve(&service, port, &self.directory),
+            Some(service) => resolve(&service, port, &self.pods),
             None if name.certain => Resolution::NoEndpoint {
                 service: format!("{}/{}", name.namespace, name.service),
             },
@@ -114,7 +109,7 @@ impl ServiceResolver for Resolver {
     }
 }
 
-fn resolve(service: &Service, port: u16, directory: &Directory) -> Resolution {
+fn resolve(service: &Service, port: u16, pods: &PodTable) -> Resolution {
     let namespace = service.namespace().unwrap_or_default();
     let none = || Resolution::NoEndpoint {
         service: format!("{namespace}/{}", service.name_any()),
@@ -161,8 +156,7 @@ fn resolve(service: &Service, port: u16, directory: &Directory) -> Resolution {
             .iter()
             .all(|(name, value)| labels.get(name) == Some(value))
     };
-    directory
-        .address(&namespace, matches, &target)
+    pods.address(&namespace, matches, &target)
         .map_or_else(none, Resolution::Endpoint)
 }
 
@@ -180,31 +174,33 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::directory::{DeclaredPort, PodDescription};
+    use crate::pods::{DeclaredPort, PodDescription};
 
-    fn resolver(services: &[serde_json::Value]) -> Resolver {
-        let directory = Directory::new();
+    fn resolver(services: &[serde_json::Value]) -> Services {
+        let pods = PodTable::new();
         let described = PodDescription {
             namespace: "shop".to_owned(),
             pod: "orders-1".to_owned(),
             labels: [("app".to_owned(), "orders".to_owned())].into(),
+            created: None,
             serves: true,
+            waits: String::new(),
             declared: vec![DeclaredPort {
                 container: "c".to_owned(),
                 name: "http".to_owned(),
                 number: 8080,
             }],
         };
-        directory.describe("uid", described);
-        directory.listening("uid", "c", "http", address(4000));
+        pods.describe("uid", described);
+        pods.listening("uid", "c", "http", address(4000));
         let (store, mut writer) = reflector::store();
         for service in services {
             let service: Service = serde_json::from_value(service.clone()).unwrap();
             writer.apply_watcher_event(&watcher::Event::Apply(service));
         }
-        Resolver {
+        Services {
             services: store,
-            directory,
+            pods,
         }
     }
 

@@ -14,8 +14,10 @@ use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret, Service};
 use kube::ResourceExt;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
-use mainstay_localnode::{BackOffOptions, LogQuery, Parts};
-use mainstay_workload::Resolution;
+use mainstay_localnode::logs::LogQuery;
+use mainstay_localnode::pods::Facade;
+use mainstay_localnode::{BackOffOptions, Parts};
+use mainstay_workload::{Resolution, ServiceResolver};
 use serde_json::{Value, json};
 use tower::ServiceExt;
 
@@ -195,6 +197,7 @@ async fn a_pod_waits_for_what_it_mounts_says_what_is_missing_and_follows_changes
     world.service("reader").await;
     assert_eq!(world.get("http://reader/env/TOKEN").await, "s3cret");
     assert_eq!(world.get("http://reader/env/SELF").await, "$(NAME)");
+    assert_eq!(world.get("http://reader/env/LENT").await, "by the host");
     assert_eq!(world.get("http://reader/file/etc/pack/pack.json").await, "one");
     let patch = json!({ "data": { "pack.json": "two" } });
     world
@@ -222,7 +225,7 @@ async fn a_role_that_fails_is_restarted_with_its_message_in_the_status_and_its_l
         limit: Duration::from_millis(5),
         ..BackOffOptions::default()
     };
-    let world = World::start_with(|options| options.back_off = quick).await;
+    let world = World::start_with(Parts::default(), quick).await;
     world.create::<Pod>(pod("failing", container("fail"))).await;
     world.until::<Pod>("failing", |pod| restarts(pod) >= 2).await;
     let pod = world.api::<Pod>().get("failing").await.unwrap();
@@ -240,7 +243,7 @@ async fn a_role_that_fails_is_restarted_with_its_message_in_the_status_and_its_l
     };
     let lines: Vec<_> = world
         .handle
-        .logs()
+        .logs
         .open(query)
         .await
         .unwrap()
@@ -394,7 +397,7 @@ async fn a_pod_that_is_not_ready_serves_nobody() {
     let none = Resolution::NoEndpoint {
         service: "default/gate".to_owned(),
     };
-    let resolver = world.handle.resolver();
+    let resolver = world.handle.services.clone();
     assert_eq!(resolver.resolve("gate", 80, "default"), none);
     world.open_gate();
     world.until::<Pod>("gate", is_ready).await;
@@ -408,30 +411,33 @@ async fn a_pod_that_is_not_ready_serves_nobody() {
 #[tokio::test]
 async fn the_front_door_finds_the_router_of_a_ready_pod_by_its_labels() {
     let world = World::start().await;
-    let facades = world.handle.facades();
-    let mut changes = facades.changes();
+    let table = world.handle.pods.clone();
+    let labels = BTreeMap::from([("app".to_owned(), "agent".to_owned())]);
+    assert!(matches!(table.facade("default", &labels, "http"), Facade::Absent));
+    let mut changes = table.changes();
     world.create::<Pod>(pod("agent", container("facade"))).await;
-    let facade = world
+    let router = world
         .within(async {
             loop {
                 changes.borrow_and_update();
-                if let Some(facade) = facades.find("default", &[("app", "agent")], "http") {
-                    return facade;
+                match table.facade("default", &labels, "http") {
+                    Facade::Ready(router) => return router,
+                    Facade::NotReady { reason } => assert!(reason.starts_with("Pod agent: "), "{reason}"),
+                    Facade::Absent => {}
                 }
                 changes.changed().await.unwrap();
             }
         })
         .await;
-    assert_eq!(facade.pod, "agent");
     let request = axum::http::Request::builder()
         .uri("/hello")
         .body(axum::body::Body::empty())
         .unwrap();
-    let response = facade.router.oneshot(request).await.unwrap();
+    let response = router.oneshot(request).await.unwrap();
     let body = axum::body::to_bytes(response.into_body(), 1024).await.unwrap();
     assert_eq!(body, "hello from agent");
     world.stop().await;
-    assert!(facades.list().is_empty());
+    assert!(matches!(table.facade("default", &labels, "http"), Facade::Absent));
 }
 
 #[tokio::test]
@@ -463,12 +469,13 @@ async fn a_new_process_goes_on_with_the_pods_of_the_former_one() {
 
 #[tokio::test]
 async fn parts_can_be_switched_off() {
-    let world = World::start_with(|options| {
-        options.parts = Parts {
+    let world = World::start_with(
+        Parts {
             binding: false,
-            ..Parts::all()
-        }
-    })
+            ..Parts::default()
+        },
+        BackOffOptions::default(),
+    )
     .await;
     world
         .create::<Deployment>(deployment("web", 1, container("echo")))

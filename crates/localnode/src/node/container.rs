@@ -12,7 +12,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::AbortHandle;
 use tokio_util::sync::CancellationToken;
 
-use crate::directory::{DeclaredPort, Directory};
+use crate::pods::{DeclaredPort, PodTable};
 
 /// What a run tells the Pod it belongs to.
 #[derive(Debug)]
@@ -122,7 +122,7 @@ async fn report(
 /// The ports of one container: each a free loopback port, or a router that the front door asks.
 #[derive(Debug)]
 pub(super) struct ContainerPorts {
-    pub(super) directory: Directory,
+    pub(super) pods: PodTable,
     pub(super) uid: String,
     pub(super) container: String,
     pub(super) declared: Vec<DeclaredPort>,
@@ -149,7 +149,7 @@ impl Ports for ContainerPorts {
             return Err(io::Error::new(io::ErrorKind::NotFound, text));
         };
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
-        self.directory
+        self.pods
             .listening(&self.uid, &self.container, port, listener.local_addr()?);
         Ok(listener)
     }
@@ -160,7 +160,7 @@ impl Ports for ContainerPorts {
                 name: name.to_owned(),
             });
         };
-        if self.directory.serve(&self.uid, &self.container, port, router) {
+        if self.pods.serve(&self.uid, &self.container, port, router) {
             Ok(())
         } else {
             Err(ServeError::Taken {

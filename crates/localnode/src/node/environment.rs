@@ -46,14 +46,15 @@ pub(crate) enum ConfigError {
     Write { place: String, error: String },
 }
 
-/// The environment of a container, references replaced.
+/// The environment of a container, references replaced. It begins with what the host lends every Pod.
 pub(crate) fn environment(
     pod: &Pod,
     container: &Container,
     objects: &Objects,
+    host: &BTreeMap<String, String>,
 ) -> Result<BTreeMap<String, String>, ConfigError> {
     let namespace = pod.namespace().unwrap_or_default();
-    let mut found = BTreeMap::new();
+    let mut found = host.clone();
     for source in container.env_from.iter().flatten() {
         let prefix = source.prefix.as_deref().unwrap_or("");
         if let Some(reference) = &source.config_map_ref {
@@ -317,7 +318,11 @@ mod tests {
 
     fn resolve(container: serde_json::Value) -> Result<BTreeMap<String, String>, ConfigError> {
         let pod = pod(container);
-        environment(&pod, &pod.spec.as_ref().unwrap().containers[0], &objects())
+        let host = BTreeMap::from([
+            ("KEY".to_owned(), "of the host".to_owned()),
+            ("LENT".to_owned(), "yes".to_owned()),
+        ]);
+        environment(&pod, &pod.spec.as_ref().unwrap().containers[0], &objects(), &host)
     }
 
     #[test]
@@ -352,6 +357,7 @@ mod tests {
             ("KEY", "$(NOT)"),
             ("LABEL", "b"),
             ("LATER", "l"),
+            ("LENT", "yes"),
             ("NAME", "p"),
             ("PLAIN", "x"),
             ("TOKEN", "s3cret"),

@@ -26,8 +26,8 @@ use super::mount::PodFiles;
 use super::objects::{self, Reference};
 use super::status::{self, ContainerView, Ended, State};
 use super::{Shared, volumes};
-use crate::directory::{DeclaredPort, PodDescription};
 use crate::logs::{ContainerName, RunLog};
+use crate::pods::{DeclaredPort, PodDescription};
 use crate::until;
 
 /// Events of a Pod's containers that may wait; more make a container's report wait, not the container.
@@ -51,8 +51,16 @@ struct ContainerRuntime {
     run: Option<Run>,
     log: Option<Arc<RunLog>>,
     /// When it may start; `None` while it runs and after it ended for good.
-    start_at: Option<Instant>,
+    start: Option<Start>,
     begun: bool,
+}
+
+/// When a container may start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Start {
+    At(Instant),
+    /// When something changes that it was missing.
+    OnChange,
 }
 
 pub(super) struct Worker {
@@ -74,7 +82,15 @@ pub(super) struct Worker {
     objects_changed: bool,
     published: Option<Value>,
     retry_at: Option<Instant>,
+    notices: Vec<Notice>,
     shutdown: CancellationToken,
+}
+
+/// An Event to be written.
+struct Notice {
+    warning: bool,
+    reason: &'static str,
+    message: String,
 }
 
 /// What made the loop go on.
@@ -109,6 +125,7 @@ impl Worker {
             objects_changed: true,
             published: None,
             retry_at: None,
+            notices: Vec::new(),
             shared,
             pod,
             updates,
@@ -130,11 +147,12 @@ impl Worker {
             self.advance().await;
             self.describe();
             self.publish().await;
+            self.report().await;
             match self.wait().await {
                 Wake::Shutdown => {
                     // The Pod stays in the API as it is: the next process goes on with it.
                     self.stop(self.grace()).await;
-                    self.shared.directory.forget(&self.uid);
+                    self.shared.pods.forget(&self.uid);
                     return;
                 }
                 Wake::Pod => {
@@ -163,12 +181,14 @@ impl Worker {
     }
 
     async fn wait(&mut self) -> Wake {
-        let due = self
+        let starts = self
             .containers
             .iter()
-            .filter(|_| self.blocked.is_none())
-            .filter_map(|container| container.start_at);
-        let due = due.filter(|at| *at > Instant::now()).chain(self.retry_at).min();
+            .filter_map(|container| match container.start {
+                Some(Start::At(at)) => Some(at),
+                Some(Start::OnChange) | None => None,
+            });
+        let due = starts.chain(self.retry_at).min();
         let timer = async {
             match due {
                 Some(at) => tokio::time::sleep_until(at).await,
@@ -191,7 +211,9 @@ impl Worker {
 
     fn take_pod(&mut self, pod: Arc<Pod>) {
         // The image may be changed in place.
-        self.blocked = image::check(&pod, &self.shared.roles).err();
+        let blocked = image::check(&pod, &self.shared.roles).err();
+        self.objects_changed |= blocked != self.blocked;
+        self.blocked = blocked;
         let downward = pod.labels() != self.pod.labels() || pod.annotations() != self.pod.annotations();
         if downward {
             self.objects_changed = true;
@@ -240,7 +262,7 @@ impl Worker {
                 if let Some(log) = runtime.log.take() {
                     log.end();
                 }
-                self.shared.directory.forget_container(&self.uid, &runtime.name);
+                self.shared.pods.forget_container(&self.uid, &runtime.name);
                 let restarts = match policy.as_deref() {
                     Some("Never") => false,
                     Some("OnFailure") => exit_code != 0,
@@ -263,32 +285,43 @@ impl Worker {
                         self.uid
                     )),
                 };
+                let told = ended
+                    .message
+                    .as_ref()
+                    .map_or_else(String::new, |message| format!(": {message}"));
+                let note = format!(
+                    "Back-off {wait:?} restarting failed container {}{told}",
+                    runtime.name
+                );
                 runtime.last = Some(ended);
-                runtime.start_at = Some(Instant::now() + wait);
+                runtime.start = Some(Start::At(Instant::now() + wait));
+                self.note(true, "BackOff", note);
             }
         }
     }
 
     /// Writes volumes that are behind and starts the containers that are due.
     async fn advance(&mut self) {
+        self.retry_at = None;
         if let Some(blocked) = &self.blocked {
-            for container in self
-                .containers
-                .iter_mut()
-                .filter(|container| container.run.is_none())
-            {
+            for container in self.containers.iter_mut().filter(|container| {
+                container.run.is_none() && !matches!(container.state, State::Terminated(_))
+            }) {
                 container.state = State::Waiting {
                     reason: blocked.reason().to_owned(),
                     message: Some(blocked.to_string()),
                 };
-                container.start_at = Some(Instant::now());
+                container.start = Some(Start::OnChange);
             }
             return;
         }
         let now = Instant::now();
-        self.retry_at = None;
         let due: Vec<usize> = (0..self.containers.len())
-            .filter(|index| self.containers[*index].start_at.is_some_and(|at| at <= now))
+            .filter(|index| match self.containers[*index].start {
+                Some(Start::At(at)) => at <= now,
+                Some(Start::OnChange) => self.objects_changed,
+                None => false,
+            })
             .collect();
         if due.is_empty() && !self.objects_changed {
             return;
@@ -296,7 +329,7 @@ impl Worker {
         let found = match self.shared.objects.find(&self.namespace, &self.references).await {
             Ok(found) => found,
             Err(error) => {
-                self.retry_at = Some(Instant::now() + RETRY);
+                self.try_again();
                 self.wait_for_config(&due, &format!("what the Pod mounts cannot be read: {error}"));
                 return;
             }
@@ -304,7 +337,7 @@ impl Worker {
         self.objects_changed = false;
         if let Err(error) = self.write_volumes(&found) {
             if matches!(error, ConfigError::Write { .. }) {
-                self.retry_at = Some(Instant::now() + RETRY);
+                self.try_again();
             }
             if due.is_empty() {
                 // Running containers keep what they have, as they do on a cluster.
@@ -315,17 +348,33 @@ impl Worker {
         }
         for index in due {
             if let Err(error) = self.start(index, &found) {
+                if matches!(error, ConfigError::Write { .. }) {
+                    self.try_again();
+                }
                 self.wait_for_config(&[index], &error.to_string());
             }
         }
     }
 
+    /// What failed may work later though nothing of the API changes.
+    fn try_again(&mut self) {
+        self.retry_at = Some(Instant::now() + RETRY);
+        self.objects_changed = true;
+    }
+
     fn wait_for_config(&mut self, due: &[usize], message: &str) {
         for index in due {
-            self.containers[*index].state = State::Waiting {
+            let state = State::Waiting {
                 reason: "CreateContainerConfigError".to_owned(),
                 message: Some(message.to_owned()),
             };
+            let container = &mut self.containers[*index];
+            container.start = Some(Start::OnChange);
+            if container.state != state {
+                container.state = state;
+                let note = format!("container {}: {message}", container.name);
+                self.note(true, "Failed", note);
+            }
         }
     }
 
@@ -345,7 +394,7 @@ impl Worker {
         let Some(spec) = pod.spec.as_ref().and_then(|spec| spec.containers.get(index)) else {
             return Ok(());
         };
-        let environment = environment::environment(&pod, spec, found)?;
+        let environment = environment::environment(&pod, spec, found, &self.shared.host_environment)?;
         let mut words = environment::words(spec, &environment).into_iter();
         let role = words
             .next()
@@ -392,13 +441,13 @@ impl Worker {
             connector,
             log: WorkloadLog::new(Arc::clone(&log) as Arc<dyn mainstay_workload::LogSink>),
             identity: Identity {
-                client: self.shared.identities.client(&self.namespace, &service_account),
+                client: self.shared.clients.client(&self.namespace, &service_account),
                 namespace: self.namespace.clone(),
                 service_account,
                 pod: pod_name,
             },
             ports: Arc::new(ContainerPorts {
-                directory: self.shared.directory.clone(),
+                pods: self.shared.pods.clone(),
                 uid: self.uid.clone(),
                 container: spec.name.clone(),
                 declared: self.declared.clone(),
@@ -409,12 +458,13 @@ impl Worker {
         let runtime = &mut self.containers[index];
         runtime.restarts = run;
         runtime.begun = true;
-        runtime.start_at = None;
+        runtime.start = None;
         runtime.log = Some(log);
         runtime.state = State::Running {
             started_at: self.shared.clock.now(),
             readiness: ReadinessState::NotReady("starting".to_owned()),
         };
+        let note = format!("Started container {}", runtime.name);
         runtime.run = Some(Run::start(
             index,
             role,
@@ -422,30 +472,66 @@ impl Worker {
             readiness_receiver,
             self.event_sender.clone(),
         ));
+        self.note(false, "Started", note);
         Ok(())
     }
 
-    /// Tells the directory what the Pod is and whether it serves.
+    /// Tells others what the Pod is and whether it serves.
     fn describe(&self) {
-        let serves = !self.containers.is_empty()
-            && self.pod.metadata.deletion_timestamp.is_none()
-            && self.containers.iter().all(|container| {
-                matches!(
-                    container.state,
-                    State::Running {
-                        readiness: ReadinessState::Ready,
-                        ..
-                    }
-                )
-            });
+        let dying = self.pod.metadata.deletion_timestamp.is_some();
+        let mut waits = String::new();
+        for container in &self.containers {
+            let why = match &container.state {
+                State::Running {
+                    readiness: ReadinessState::Ready,
+                    ..
+                } => continue,
+                State::Running {
+                    readiness: ReadinessState::NotReady(why),
+                    ..
+                } => why.clone(),
+                State::Waiting { reason, message } => message.clone().unwrap_or_else(|| reason.clone()),
+                State::Terminated(ended) => ended.message.clone().unwrap_or_else(|| ended.reason.clone()),
+            };
+            waits = format!("container {}: {why}", container.name);
+        }
+        if dying {
+            waits = "it is about to end".to_owned();
+        }
         let described = PodDescription {
             namespace: self.namespace.clone(),
             pod: self.pod.name_any(),
             labels: self.pod.labels().clone(),
-            serves,
+            created: self.pod.creation_timestamp().map(|time| time.0),
+            serves: !self.containers.is_empty() && waits.is_empty(),
+            waits,
             declared: self.declared.clone(),
         };
-        self.shared.directory.describe(&self.uid, described);
+        self.shared.pods.describe(&self.uid, described);
+    }
+
+    fn note(&mut self, warning: bool, reason: &'static str, message: String) {
+        self.notices.push(Notice {
+            warning,
+            reason,
+            message,
+        });
+    }
+
+    /// Writes the Events about what happened since the last time.
+    async fn report(&mut self) {
+        for Notice {
+            warning,
+            reason,
+            message,
+        } in std::mem::take(&mut self.notices)
+        {
+            if warning {
+                self.shared.events.warning(&*self.pod, reason, &message).await;
+            } else {
+                self.shared.events.normal(&*self.pod, reason, &message).await;
+            }
+        }
     }
 
     fn api(&self) -> Api<Pod> {
@@ -508,6 +594,10 @@ impl Worker {
     /// Ends a Pod that is being deleted, and then its object.
     async fn terminate(&mut self) {
         self.describe();
+        if self.runs() {
+            self.note(false, "Killing", "Stopping the Pod's containers".to_owned());
+            self.report().await;
+        }
         let deadline = self.pod.metadata.deletion_timestamp.as_ref().map(|time| time.0);
         let left = deadline.map_or(self.grace(), |deadline| until(self.shared.clock.now(), deadline));
         self.stop(left).await;
@@ -598,7 +688,7 @@ impl Worker {
 
     /// Removes everything of a Pod that is gone.
     fn clean_up(&self) {
-        self.shared.directory.forget(&self.uid);
+        self.shared.pods.forget(&self.uid);
         self.shared.logs.forget(&self.uid);
         let removed = self.files.remove().and_then(|()| {
             let folder = self
@@ -648,7 +738,7 @@ fn containers_of(pod: &Pod) -> Vec<ContainerRuntime> {
             ContainerRuntime {
                 name: container.name.clone(),
                 image: container.image.clone().unwrap_or_default(),
-                start_at: final_state.is_none().then(Instant::now),
+                start: final_state.is_none().then(|| Start::At(Instant::now())),
                 state: final_state.map_or_else(
                     || State::Waiting {
                         reason: "ContainerCreating".to_owned(),

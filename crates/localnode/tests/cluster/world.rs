@@ -13,11 +13,11 @@ use kube::api::{ListParams, PostParams};
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Client, Resource};
 use mainstay_kubeapi::{Api as KubeApi, ApiOptions, Identity};
-use mainstay_localnode::{Handle, Identities, LocalNode, LocalNodeOptions};
+use mainstay_localnode::{BackOffOptions, Clients, Handle, LocalNode, LocalNodeOptions, Parts};
 use mainstay_store::kube::{KubeOptions, KubeStore};
 use mainstay_telemetry::{clock, random, task};
 use mainstay_workload::{
-    Connector, ConnectorOptions, OutboundRequest, Role, RoleError, Roles, WorkloadContext,
+    Connector, ConnectorOptions, OutboundRequest, Role, RoleError, Roles, ServiceResolver, WorkloadContext,
 };
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -46,7 +46,7 @@ struct TestShared {
 
 struct ByAccount(KubeApi);
 
-impl Identities for ByAccount {
+impl Clients for ByAccount {
     fn client(&self, namespace: &str, service_account: &str) -> Client {
         self.0
             .client(Identity::service_account(namespace, service_account))
@@ -55,10 +55,10 @@ impl Identities for ByAccount {
 
 impl World {
     pub(crate) async fn start() -> Self {
-        Self::start_with(|_| {}).await
+        Self::start_with(Parts::default(), BackOffOptions::default()).await
     }
 
-    pub(crate) async fn start_with(change: impl FnOnce(&mut LocalNodeOptions)) -> Self {
+    pub(crate) async fn start_with(parts: Parts, back_off: BackOffOptions) -> Self {
         let store = KubeStore::open(KubeOptions::in_memory()).unwrap();
         let api = KubeApi::open(ApiOptions::new(store, clock::system(), random::system()))
             .await
@@ -72,7 +72,7 @@ impl World {
             gate: watch::Sender::new(false),
         };
         let folder = tempfile::tempdir().unwrap();
-        Self::run(folder, api, api_stop, shared, change)
+        Self::run(folder, api, api_stop, shared, parts, back_off)
     }
 
     fn run(
@@ -80,19 +80,23 @@ impl World {
         api: KubeApi,
         api_stop: CancellationToken,
         shared: TestShared,
-        change: impl FnOnce(&mut LocalNodeOptions),
+        parts: Parts,
+        back_off: BackOffOptions,
     ) -> Self {
         let client = api.client(Identity::component("localnode"));
-        let mut options = LocalNodeOptions::new(
-            client.clone(),
-            Arc::new(ByAccount(api.clone())),
-            roles(&shared),
-            folder.path().join("pods"),
-            folder.path().join("logs"),
-            clock::system(),
-        );
-        change(&mut options);
-        let (node, handle) = LocalNode::new(options);
+        let node = LocalNode::new(LocalNodeOptions {
+            client: client.clone(),
+            clients: Arc::new(ByAccount(api.clone())),
+            roles: roles(&shared),
+            pods_directory: folder.path().join("pods"),
+            logs_directory: folder.path().join("logs"),
+            host_environment: [("LENT".to_owned(), "by the host".to_owned())].into(),
+            clock: clock::system(),
+            random: random::system(),
+            parts,
+        })
+        .with_back_off(back_off);
+        let handle = node.handle();
         let stop = CancellationToken::new();
         let running = task::spawn("local-node", node.run(stop.clone()));
         Self {
@@ -123,7 +127,14 @@ impl World {
             .await
             .unwrap()
             .unwrap();
-        Self::run(self.folder, self.api, self.api_stop, self.shared, |_| {})
+        Self::run(
+            self.folder,
+            self.api,
+            self.api_stop,
+            self.shared,
+            Parts::default(),
+            BackOffOptions::default(),
+        )
     }
 
     pub(crate) fn folder(&self) -> &Path {
@@ -173,7 +184,7 @@ impl World {
             "spec": { "selector": { "app": name }, "ports": [{ "port": 80, "targetPort": 8080 }] },
         }))
         .await;
-        let resolver = self.handle.resolver();
+        let resolver = self.handle.services.clone();
         let name = name.to_owned();
         self.eventually("the Service is known", move || {
             resolver.resolve(&name, 80, "default") != mainstay_workload::Resolution::NotAService
@@ -258,7 +269,7 @@ impl World {
     /// Asks over the connector, as a workload in the namespace would.
     pub(crate) async fn get(&self, url: &str) -> String {
         let connector = Connector::new(ConnectorOptions {
-            resolver: self.handle.resolver(),
+            resolver: Arc::new(self.handle.services.clone()),
             namespace: "default".to_owned(),
             allow_private: true,
         })
