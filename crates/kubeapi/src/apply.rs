@@ -12,6 +12,7 @@
 mod compare;
 mod conflict;
 mod element;
+mod empty;
 mod field_set;
 mod fields_v1;
 mod last_applied;
@@ -35,6 +36,7 @@ use compare::Comparison;
 use conflict::{Conflict, conflict_error, conflicts_of};
 pub use element::PathElement;
 pub(crate) use element::same_value;
+use empty::empty_object;
 pub use field_set::FieldSet;
 pub use fields_v1::{FieldsError, decode as decode_fields, encode as encode_fields};
 use managers::{ManagerId, Managers};
@@ -58,29 +60,6 @@ const NEVER_OWNED: [&[&str]; 12] = [
     &["metadata", "generation"],
     &["metadata", "managedFields"],
     &["metadata", "resourceVersion"],
-];
-
-/// Fields of built-in types that are structs and not pointers in the reference, so that an object always has them.
-const EMBEDDED_STRUCTS: [&str; 19] = [
-    "CronJobSpec/jobTemplate",
-    "CustomResourceDefinitionSpec/names",
-    "CustomResourceDefinitionStatus/acceptedNames",
-    "DeploymentSpec/strategy",
-    "DeploymentSpec/template",
-    "Event/involvedObject",
-    "Event/source",
-    "HorizontalPodAutoscalerSpec/scaleTargetRef",
-    "JobSpec/template",
-    "JobTemplateSpec/metadata",
-    "JobTemplateSpec/spec",
-    "NetworkPolicySpec/podSelector",
-    "NodeStatus/daemonEndpoints",
-    "NodeStatus/nodeInfo",
-    "PersistentVolumeClaimSpec/resources",
-    "PodTemplateSpec/metadata",
-    "PodTemplateSpec/spec",
-    "ReplicaSetSpec/template",
-    "ServiceStatus/loadBalancer",
 ];
 
 /// Who writes, and how.
@@ -405,49 +384,6 @@ fn describe_kind(object: &Value) -> String {
     let api_version = text("apiVersion");
     let slash = if api_version.contains('/') { "" } else { "/" };
     format!("{slash}{api_version}, Kind={}", text("kind"))
-}
-
-/// What an object is compared with when it is created: its type, and for a built-in kind the structs that are
-/// there in every object, which nobody owns for having written something inside.
-fn empty_object(node: &Node, like: &Value) -> Value {
-    let mut object = Map::new();
-    for name in ["apiVersion", "kind"] {
-        if let Some(value) = like.get(name) {
-            object.insert(name.to_owned(), value.clone());
-        }
-    }
-    if node.definition.is_some() {
-        for name in ["metadata", "spec", "status"] {
-            if let Some(below) = node.property(name) {
-                object.insert(name.to_owned(), empty_struct(below));
-            }
-        }
-        for name in EMBEDDED_STRUCTS {
-            insert_empty_struct(node, name, &mut object);
-        }
-    }
-    Value::Object(object)
-}
-
-fn empty_struct(node: &Node) -> Value {
-    let mut object = Map::new();
-    for name in EMBEDDED_STRUCTS {
-        insert_empty_struct(node, name, &mut object);
-    }
-    Value::Object(object)
-}
-
-fn insert_empty_struct(node: &Node, path: &str, object: &mut Map<String, Value>) {
-    let Some((definition, name)) = path.split_once('/') else {
-        return;
-    };
-    let is_here = node.definition.as_deref().is_some_and(|full| {
-        full.strip_suffix(definition)
-            .is_some_and(|package| package.ends_with('.'))
-    });
-    if let (true, Some(below)) = (is_here, node.property(name)) {
-        object.insert(name.to_owned(), empty_struct(below));
-    }
 }
 
 fn names(paths: &[&[&str]]) -> FieldSet {

@@ -1,64 +1,22 @@
 //! Strategic merge patch: a merge patch that merges lists of objects by a key and has directives for what a merge
 //! cannot say (`$patch`, `$retainKeys`, `$setElementOrder/…`, `$deleteFromPrimitiveList/…`).
 
+mod error;
+
 use std::collections::{BTreeSet, HashSet};
 
 use serde_json::{Map, Value};
-use thiserror::Error;
 
+use super::discard_nulls;
 use super::order::{identity, merge_in_order, positions};
-use super::{discard_nulls, unprocessable};
 use crate::schema::Node;
-use crate::status::{ApiError, ApiResult, Reason};
+use crate::status::ApiResult;
+use error::{StrategicError, go_map, go_type};
 
 const DIRECTIVE: &str = "$patch";
 const RETAIN_KEYS: &str = "$retainKeys";
 const ELEMENT_ORDER: &str = "$setElementOrder";
 const DELETE_PRIMITIVES: &str = "$deleteFromPrimitiveList";
-
-/// Why a strategic merge patch cannot be applied. Texts are those of the reference.
-#[derive(Debug, Error, PartialEq)]
-pub(super) enum StrategicError {
-    #[error("invalid patch format of primitive list")]
-    PrimitiveList,
-    #[error("invalid patch format of retainKeys")]
-    RetainKeys,
-    #[error("invalid patch format of setElementOrder list")]
-    ElementOrder,
-    #[error("lists of lists are not supported")]
-    ListOfLists,
-    #[error("map: {item} does not contain declared merge key: {key}")]
-    NoMergeKey { item: String, key: String },
-    #[error("unknown patch type: {directive} in map: {item}")]
-    PatchType { directive: String, item: String },
-    #[error("merging lists cannot yet be specified in the patch")]
-    MergeOfLists,
-    #[error("list element types are not identical: {0}")]
-    MixedList(String),
-    #[error("no elements in any of the given slices")]
-    EmptyLists,
-    #[error("cannot merge lists without merge key for {0}")]
-    KeylessList(String),
-    #[error("expected a {expected}, but received a {received}")]
-    WrongType {
-        expected: &'static str,
-        received: &'static str,
-    },
-    #[error("The order in patch list:\n{patch}\n doesn't match {ELEMENT_ORDER} list:\n{order}\n")]
-    OrderMismatch { patch: String, order: String },
-}
-
-impl StrategicError {
-    fn into_api_error(self) -> Box<ApiError> {
-        match self {
-            Self::PrimitiveList | Self::RetainKeys | Self::ElementOrder => {
-                ApiError::new(Reason::BadRequest, self.to_string())
-            }
-            Self::ListOfLists => unprocessable(),
-            other => ApiError::new(Reason::InternalError, other.to_string()),
-        }
-    }
-}
 
 /// Applies a strategic merge patch to an object of the built-in kind that `node` describes.
 ///
@@ -444,34 +402,5 @@ fn without_directives(value: Value) -> Option<Value> {
             items.into_iter().filter_map(without_directives).collect(),
         )),
         scalar => Some(scalar),
-    }
-}
-
-fn go_type(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "<nil>",
-        Value::Bool(_) => "bool",
-        Value::Number(number) if number.is_f64() => "float64",
-        Value::Number(_) => "int64",
-        Value::String(_) => "string",
-        Value::Array(_) => "[]interface {}",
-        Value::Object(_) => "map[string]interface {}",
-    }
-}
-
-/// A value as Go's `%v` prints it, as the messages show it.
-fn go_map(value: &Value) -> String {
-    match value {
-        Value::String(text) => text.clone(),
-        Value::Null => "<nil>".to_owned(),
-        Value::Array(items) => format!("[{}]", items.iter().map(go_map).collect::<Vec<_>>().join(" ")),
-        Value::Object(entries) => {
-            let entries: Vec<String> = entries
-                .iter()
-                .map(|(name, value)| format!("{name}:{}", go_map(value)))
-                .collect();
-            format!("map[{}]", entries.join(" "))
-        }
-        other => other.to_string(),
     }
 }
