@@ -109,6 +109,8 @@ pub(crate) struct Hub {
     running: Mutex<Option<Running>>,
     /// Client keys of turns that were admitted and are not stored yet.
     waiting_keys: Mutex<Vec<String>>,
+    /// Turn that is open in the store and that nobody runs; written by the turn that holds `turn`.
+    suspended: Mutex<Option<String>>,
 }
 
 #[derive(Debug, Clone)]
@@ -150,6 +152,7 @@ impl Hub {
             replies: Mutex::default(),
             running: Mutex::default(),
             waiting_keys: Mutex::default(),
+            suspended: Mutex::default(),
         }
     }
 
@@ -233,19 +236,28 @@ impl Hub {
         lock(&self.running).as_ref().map(|running| running.turn.clone())
     }
 
-    /// Keeps a client key from being admitted twice while its turn waits; `false` when it is waiting.
-    pub(crate) fn reserve_key(&self, client_key: &str) -> bool {
+    /// Keeps a client key from being admitted twice while its turn waits; `None` when it is waiting already.
+    pub(crate) fn reserve_key(self: &Arc<Self>, client_key: &str) -> Option<KeyReservation> {
         let mut waiting = lock(&self.waiting_keys);
-        let free = !waiting.iter().any(|key| key == client_key);
-        if free {
-            waiting.push(client_key.to_owned());
+        if waiting.iter().any(|key| key == client_key) {
+            return None;
         }
-        free
+        waiting.push(client_key.to_owned());
+        Some(KeyReservation {
+            hub: Arc::clone(self),
+            client_key: client_key.to_owned(),
+        })
     }
 
-    /// Undoes [`Hub::reserve_key`] once the store knows the key or the turn was refused.
-    pub(crate) fn release_key(&self, client_key: &str) {
-        lock(&self.waiting_keys).retain(|key| key != client_key);
+    /// Remembers a turn that could not be stored any further, so that the session's next message continues it first.
+    pub(crate) fn suspend(&self, turn: &str) {
+        *lock(&self.suspended) = Some(turn.to_owned());
+        self.broken();
+    }
+
+    /// The turn of [`Hub::suspend`], once.
+    pub(crate) fn take_suspended(&self) -> Option<String> {
+        lock(&self.suspended).take()
     }
 
     /// Registers a connection that can run client tools until the guard is dropped.
@@ -293,6 +305,20 @@ pub struct ClientAttachment {
 impl Drop for ClientAttachment {
     fn drop(&mut self) {
         self.hub.clients.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// A client key that is waiting to be stored. Gives it back when dropped: the store knows the key by then, or the
+/// message was refused.
+#[derive(Debug)]
+pub(crate) struct KeyReservation {
+    hub: Arc<Hub>,
+    client_key: String,
+}
+
+impl Drop for KeyReservation {
+    fn drop(&mut self) {
+        lock(&self.hub.waiting_keys).retain(|key| *key != self.client_key);
     }
 }
 

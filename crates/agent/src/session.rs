@@ -172,11 +172,14 @@ impl SessionHandle {
         let permit = Arc::clone(&self.hub.admission)
             .try_acquire_owned()
             .map_err(|_| SendError::Busy)?;
-        if let Some(key) = &message.client_key
-            && !self.hub.reserve_key(key)
-        {
-            return Err(SendError::Duplicate { turn: None });
-        }
+        let reservation = match &message.client_key {
+            Some(key) => Some(
+                self.hub
+                    .reserve_key(key)
+                    .ok_or(SendError::Duplicate { turn: None })?,
+            ),
+            None => None,
+        };
         let turn = self.shared.options.random.uuid().to_string();
         let queued = self.hub.turn.try_lock().is_err();
         let (sender, started) = oneshot::channel();
@@ -187,6 +190,7 @@ impl SessionHandle {
             turn: turn.clone(),
             message,
             started: sender,
+            reservation,
             permit,
         });
         self.shared.spawn("turn", future);

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use crate::engine::Shared;
-use crate::hub::Hub;
+use crate::hub::{Hub, KeyReservation};
 use crate::journal::{JournalError, collect_events};
 use crate::pack_source::LoadedPack;
 use crate::session::{IncomingMessage, SendError};
@@ -33,6 +33,8 @@ pub(crate) struct Beginning {
     pub(crate) message: IncomingMessage,
     /// Told when the message is stored, or why it is not.
     pub(crate) started: oneshot::Sender<Result<(), SendError>>,
+    /// Keeps the message's client key from being admitted again until the store knows it.
+    pub(crate) reservation: Option<KeyReservation>,
     /// Held until the turn has ended: it is one of the two that a session admits.
     pub(crate) permit: OwnedSemaphorePermit,
 }
@@ -46,15 +48,20 @@ pub(crate) async fn begin(beginning: Beginning) {
         turn,
         message,
         started,
+        reservation,
         permit,
     } = beginning;
     let running = Arc::clone(&hub.turn).lock_owned().await;
-    let client_key = message.client_key.clone();
-    let begun = Driver::begin(shared, Arc::clone(&hub), pack, turn, message).await;
-    if let Some(client_key) = client_key {
-        // From here on the store knows the key, or the message was refused.
-        hub.release_key(&client_key);
-    }
+    // A turn that the store refused to take further comes first: its part of the conversation is not complete.
+    let ready = match hub.take_suspended() {
+        Some(open) => go_on(&shared, &hub, &pack, &open).await,
+        None => Ok(()),
+    };
+    let begun = match ready {
+        Ok(()) => Driver::begin(shared, Arc::clone(&hub), pack, turn, message).await,
+        Err(error) => Err(error),
+    };
+    drop(reservation);
     match begun {
         Ok(driver) => {
             // The sender may be gone; its turn runs all the same (interfaces.md 9).
@@ -74,25 +81,42 @@ pub(crate) async fn begin(beginning: Beginning) {
 
 /// Waits for the session's turn and continues a turn that was found open.
 pub(crate) async fn resume(shared: Arc<Shared>, hub: Arc<Hub>, pack: Arc<LoadedPack>, turn: String) {
+    // It counts as the running turn, unless the session is full of messages already.
+    let permit = Arc::clone(&hub.admission).try_acquire_owned().ok();
     let running = Arc::clone(&hub.turn).lock_owned().await;
+    if let Err(error) = go_on(&shared, &hub, &pack, &turn).await {
+        tracing::error!(turn, session = hub.key.session, %error, "an open turn cannot be continued now");
+    }
+    drop(running);
+    drop(permit);
+}
+
+/// Continues an open turn to its end. The caller holds the session's turn.
+async fn go_on(
+    shared: &Arc<Shared>,
+    hub: &Arc<Hub>,
+    pack: &Arc<LoadedPack>,
+    turn: &str,
+) -> Result<(), JournalError> {
     // Read only now: an engine that is being replaced may have ended the turn while this one waited.
-    let journal = Arc::clone(&shared.options.journal);
-    let stored = collect_events(journal.as_ref(), &hub.key, |event| {
-        event.turn.as_deref() == Some(&turn)
-    })
-    .await;
-    let driver = match stored {
-        Ok(events) => match recovery::recover(&events) {
-            Some(recovered) => Driver::resume(shared, Arc::clone(&hub), pack, turn.clone(), recovered).await,
-            None => return,
-        },
+    let journal = shared.options.journal.as_ref();
+    let stored = collect_events(journal, &hub.key, |event| event.turn.as_deref() == Some(turn)).await;
+    let driver = match stored.map(|events| recovery::recover(&events)) {
+        Ok(None) => return Ok(()),
+        Ok(Some(recovered)) => {
+            let (shared, hub, pack) = (Arc::clone(shared), Arc::clone(hub), Arc::clone(pack));
+            Driver::resume(shared, hub, pack, turn.to_owned(), recovered).await
+        }
         Err(error) => Err(error),
     };
     match driver {
-        Ok(driver) => Box::pin(driver.run()).await,
+        Ok(driver) => {
+            Box::pin(driver.run()).await;
+            Ok(())
+        }
         Err(error) => {
-            tracing::error!(turn, session = hub.key.session, %error, "an open turn cannot be continued now");
+            hub.suspend(turn);
+            Err(error)
         }
     }
-    drop(running);
 }

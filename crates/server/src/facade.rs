@@ -230,7 +230,7 @@ fn accept(
     };
     let limit = facade.options.limits.message_bytes;
     let asked = connection::Asked {
-        caller: caller.map(|Extension(caller)| caller).unwrap_or_default(),
+        caller: caller.map_or_else(anonymous, |Extension(caller)| caller),
         binary: asked.binary,
         resume: asked.resume,
         events: asked.events,
@@ -246,6 +246,14 @@ fn accept(
             facade.options.metrics.connections.dec();
             drop(place);
         })
+}
+
+/// A caller whom nothing in front of this facade recognised.
+fn anonymous() -> Caller {
+    Caller {
+        origin: "anonymous".to_owned(),
+        ..Caller::default()
+    }
 }
 
 /// Whether the request names this agent, where it names one (OM-505).

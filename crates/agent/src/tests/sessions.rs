@@ -284,3 +284,50 @@ async fn om_503_a_turn_that_outlives_the_drain_stays_open_and_a_waiting_message_
     assert_eq!(open.len(), 1);
     assert_eq!(open[0].turn, first.turn);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_turn_that_the_store_refused_is_continued_before_the_next_message() {
+    let gate = Arc::new(Notify::new());
+    let mut world = World::new(
+        vec![
+            vec![Say::Wait(gate.clone()), Say::Text("lost")],
+            vec![Say::Text("one")],
+            vec![Say::Text("two")],
+        ],
+        vec![],
+        json!({}),
+    );
+    let journal = Arc::new(MemoryJournal::default());
+    world.options.journal = journal.clone();
+    world.journal = journal.clone();
+    let session = world.engine().await.open_session(None).await.unwrap();
+    let mut events = Box::pin(session.subscribe(None));
+    let mut ticket = session.send(message("first")).unwrap();
+    ticket.started().await.unwrap();
+    world.model.asked.notified().await;
+    journal.broken.store(true, Ordering::SeqCst);
+    gate.notify_one();
+    loop {
+        match futures::StreamExt::next(&mut events).await.unwrap() {
+            Ok(_) => {}
+            Err(error) => {
+                assert!(matches!(error, crate::SubscriptionError::TurnSuspended));
+                break;
+            }
+        }
+    }
+    let mut refused = session.send(keyed("second", "k")).unwrap();
+    assert!(matches!(
+        refused.started().await.unwrap_err(),
+        SendError::Unavailable(_)
+    ));
+    journal.broken.store(false, Ordering::SeqCst);
+    converse(&session, keyed("second", "k")).await;
+    let kept = stored(&world, &session).await;
+    let said: Vec<&serde_json::Value> = all(&kept, "message")
+        .into_iter()
+        .map(|data| &data["content"])
+        .collect();
+    assert_eq!(said, ["first", "one", "second", "two"]);
+    assert_eq!(all(&kept, "model.restarted").len(), 1);
+}

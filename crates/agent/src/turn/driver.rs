@@ -277,7 +277,7 @@ impl Driver {
     pub(super) async fn run(mut self) {
         if let Err(error) = self.steps().await {
             tracing::error!(turn = self.turn, session = self.hub.key.session, %error, "a turn cannot be stored");
-            self.hub.broken();
+            self.hub.suspend(&self.turn);
         }
     }
 
@@ -339,7 +339,12 @@ impl Driver {
                     .push(Payload::TurnCancelled(TurnCancelled { reason, text }));
             }
         }
-        self.flush().await
+        let outcome = self.pending.payloads.last().map(Payload::kind);
+        self.flush().await?;
+        if let Some(outcome) = outcome {
+            self.shared.options.metrics.turn_ended(outcome);
+        }
+        Ok(())
     }
 
     /// Stores what is pending in one transaction, then shows it.

@@ -413,7 +413,7 @@ impl Connection<'_> {
         }
         let content = match text_of(&message) {
             Ok(content) => content,
-            Err(complaint) => return self.send(&complaint).await,
+            Err((code, text)) => return self.complain(code, text).await,
         };
         if let Some(requested) = message
             .session_id

@@ -3,7 +3,7 @@
 use tokio::time::Instant;
 
 use super::FacadeLimits;
-use super::frame::{ErrorCode, IncomingMessage, ServerFrame};
+use super::frame::{ErrorCode, IncomingMessage};
 
 /// A token bucket over the messages of one connection (OM-527).
 #[derive(Debug)]
@@ -40,8 +40,12 @@ impl Rate {
 }
 
 /// The text of a message: its text parts where it has parts, else its content (OM-508).
-pub(super) fn text_of(message: &IncomingMessage) -> Result<String, ServerFrame> {
-    let invalid = |text: &str| Err(ServerFrame::error(ErrorCode::InvalidMessage, text));
+///
+/// # Errors
+///
+/// Code and text of the error frame.
+pub(super) fn text_of(message: &IncomingMessage) -> Result<String, (ErrorCode, String)> {
+    let invalid = |text: &str| Err((ErrorCode::InvalidMessage, text.to_owned()));
     let text = match &message.parts {
         Some(parts) => {
             let mut texts = Vec::with_capacity(parts.len());
@@ -50,7 +54,7 @@ pub(super) fn text_of(message: &IncomingMessage) -> Result<String, ServerFrame> 
                     ("text", Some(text)) => texts.push(text.as_str()),
                     ("text", None) => return invalid("a part of type `text` needs `text`"),
                     ("image" | "audio" | "video" | "file", _) => {
-                        return Err(ServerFrame::error(
+                        return Err((
                             ErrorCode::MediaNotEnabled,
                             format!("parts of type `{}` are not enabled for this agent", part.kind),
                         ));
@@ -101,7 +105,7 @@ mod tests {
         let parts = vec![part("text", Some("a")), part("text", Some("b"))];
         assert_eq!(text_of(&message(Some(parts))), Ok("a\nb".to_owned()));
         let code = |parts| match text_of(&message(Some(parts))) {
-            Err(ServerFrame::Error { error }) => error.code,
+            Err((code, _)) => code,
             other => panic!("{other:?}"),
         };
         assert_eq!(code(vec![part("image", None)]), ErrorCode::MediaNotEnabled);
