@@ -1,0 +1,119 @@
+//! What a Pod's task knows of each container.
+
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::{Container, ContainerStateTerminated, Pod};
+use tokio::time::Instant;
+
+use crate::logs::RunLog;
+use crate::node::back_off::BackOff;
+use crate::node::container::Run;
+use crate::node::status::{Ended, State};
+use crate::pods::DeclaredPort;
+
+/// A container of the Pod.
+pub(super) struct ContainerRuntime {
+    pub(super) name: String,
+    pub(super) image: String,
+    pub(super) state: State,
+    pub(super) last: Option<Ended>,
+    pub(super) restarts: i32,
+    pub(super) back_off: BackOff,
+    pub(super) run: Option<Run>,
+    pub(super) log: Option<Arc<RunLog>>,
+    /// When it may start; `None` while it runs and after it ended for good.
+    pub(super) start: Option<Start>,
+    pub(super) begun: bool,
+}
+
+/// When a container may start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Start {
+    At(Instant),
+    /// When something changes that it was missing.
+    OnChange,
+}
+
+/// The containers of a Pod that this process has not run yet. If a former process ran them, they are restarted in place.
+pub(super) fn containers_of(pod: &Pod) -> Vec<ContainerRuntime> {
+    let spec_containers: &[Container] = pod.spec.as_ref().map_or(&[], |spec| &spec.containers);
+    let statuses = pod
+        .status
+        .as_ref()
+        .and_then(|status| status.container_statuses.as_ref());
+    let never = pod.spec.as_ref().and_then(|spec| spec.restart_policy.as_deref()) == Some("Never");
+    spec_containers
+        .iter()
+        .map(|container| {
+            let before = statuses
+                .into_iter()
+                .flatten()
+                .find(|status| status.name == container.name);
+            let state = before.and_then(|status| status.state.as_ref());
+            let ran = state.and_then(|state| state.running.as_ref());
+            let lost = ran.map(|running| Ended {
+                exit_code: 255,
+                reason: "Unknown".to_owned(),
+                message: Some("the process that ran it ended".to_owned()),
+                started_at: running.started_at.as_ref().map(|time| time.0),
+                finished_at: None,
+            });
+            let ended = state.and_then(|state| state.terminated.as_ref()).map(ended_of);
+            let last = before
+                .and_then(|status| status.last_state.as_ref()?.terminated.as_ref())
+                .map(ended_of);
+            // An end that counts is kept; a lost run of a Pod that never restarts counts as a failure.
+            let final_state = ended.clone().or_else(|| lost.clone().filter(|_| never));
+            ContainerRuntime {
+                name: container.name.clone(),
+                image: container.image.clone().unwrap_or_default(),
+                start: final_state.is_none().then(|| Start::At(Instant::now())),
+                state: final_state.map_or_else(
+                    || State::Waiting {
+                        reason: "ContainerCreating".to_owned(),
+                        message: None,
+                    },
+                    State::Terminated,
+                ),
+                begun: ran.is_some() || last.is_some() || ended.is_some(),
+                last: lost.or(last),
+                restarts: before.map_or(0, |status| status.restart_count),
+                back_off: BackOff::default(),
+                run: None,
+                log: None,
+            }
+        })
+        .collect()
+}
+
+fn ended_of(terminated: &ContainerStateTerminated) -> Ended {
+    Ended {
+        exit_code: terminated.exit_code,
+        reason: terminated.reason.clone().unwrap_or_default(),
+        message: terminated.message.clone(),
+        started_at: terminated.started_at.as_ref().map(|time| time.0),
+        finished_at: terminated.finished_at.as_ref().map(|time| time.0),
+    }
+}
+
+pub(super) fn declared_ports(pod: &Pod) -> Vec<DeclaredPort> {
+    let containers: &[Container] = pod.spec.as_ref().map_or(&[], |spec| &spec.containers);
+    let ports = containers.iter().flat_map(|container| {
+        container
+            .ports
+            .iter()
+            .flatten()
+            .map(move |port| (container, port))
+    });
+    ports
+        .filter_map(|(container, port)| {
+            let number = u16::try_from(port.container_port).ok()?;
+            let name = port.name.clone().unwrap_or_else(|| number.to_string());
+            Some(DeclaredPort {
+                container: container.name.clone(),
+                name,
+                number,
+            })
+        })
+        .collect()
+}

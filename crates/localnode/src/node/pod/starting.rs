@@ -1,0 +1,195 @@
+//! Bringing a Pod's containers to run: its files, their environment, their roles.
+
+use std::sync::Arc;
+
+use kube::ResourceExt;
+use mainstay_workload::{
+    FileRoot, Identity, LogSink, Readiness, ReadinessState, WorkloadContext, WorkloadLog,
+};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::{RETRY, Start, Worker};
+use crate::logs::ContainerName;
+use crate::node::container::{ContainerPorts, Run};
+use crate::node::environment::{self, ConfigError};
+use crate::node::status::State;
+use crate::node::{objects, volumes};
+
+impl Worker {
+    /// Writes volumes that are behind and starts the containers that are due.
+    pub(super) async fn advance(&mut self) {
+        self.retry_at = None;
+        if let Some(blocked) = &self.blocked {
+            for container in self.containers.iter_mut().filter(|container| {
+                container.run.is_none() && !matches!(container.state, State::Terminated(_))
+            }) {
+                container.state = State::Waiting {
+                    reason: blocked.reason().to_owned(),
+                    message: Some(blocked.to_string()),
+                };
+                container.start = Some(Start::OnChange);
+            }
+            return;
+        }
+        let now = Instant::now();
+        let due: Vec<usize> = (0..self.containers.len())
+            .filter(|index| match self.containers[*index].start {
+                Some(Start::At(at)) => at <= now,
+                Some(Start::OnChange) => self.objects_changed,
+                None => false,
+            })
+            .collect();
+        if due.is_empty() && !self.objects_changed {
+            return;
+        }
+        let found = match self.shared.objects.find(&self.namespace, &self.references).await {
+            Ok(found) => found,
+            Err(error) => {
+                self.try_again();
+                self.wait_for_config(&due, &format!("what the Pod mounts cannot be read: {error}"));
+                return;
+            }
+        };
+        self.objects_changed = false;
+        if let Err(error) = self.write_volumes(&found) {
+            if matches!(error, ConfigError::Write { .. }) {
+                self.try_again();
+            }
+            if due.is_empty() {
+                // Running containers keep what they have, as they do on a cluster.
+                tracing::warn!(pod = %self.pod.name_any(), namespace = %self.namespace, %error, "the files of a Pod were not updated");
+            }
+            self.wait_for_config(&due, &error.to_string());
+            return;
+        }
+        for index in due {
+            if let Err(error) = self.start(index, &found) {
+                if matches!(error, ConfigError::Write { .. }) {
+                    self.try_again();
+                }
+                self.wait_for_config(&[index], &error.to_string());
+            }
+        }
+    }
+
+    /// What failed may work later though nothing of the API changes.
+    pub(super) fn try_again(&mut self) {
+        self.retry_at = Some(Instant::now() + RETRY);
+        self.objects_changed = true;
+    }
+
+    pub(super) fn wait_for_config(&mut self, due: &[usize], message: &str) {
+        for index in due {
+            let state = State::Waiting {
+                reason: "CreateContainerConfigError".to_owned(),
+                message: Some(message.to_owned()),
+            };
+            let container = &mut self.containers[*index];
+            container.start = Some(Start::OnChange);
+            if container.state != state {
+                container.state = state;
+                let note = format!("container {}: {message}", container.name);
+                self.note(true, "Failed", note);
+            }
+        }
+    }
+
+    pub(super) fn write_volumes(&mut self, found: &objects::Objects) -> Result<(), ConfigError> {
+        let versions = found.versions();
+        if self.written.as_ref() == Some(&versions) {
+            return Ok(());
+        }
+        let contents = volumes::contents(&self.pod, found)?;
+        self.files.write(&contents, &self.shared.stamp())?;
+        self.written = Some(versions);
+        Ok(())
+    }
+
+    pub(super) fn start(&mut self, index: usize, found: &objects::Objects) -> Result<(), ConfigError> {
+        let pod = Arc::clone(&self.pod);
+        let Some(spec) = pod.spec.as_ref().and_then(|spec| spec.containers.get(index)) else {
+            return Ok(());
+        };
+        let environment = environment::environment(&pod, spec, found, &self.shared.host_environment)?;
+        let mut words = environment::words(spec, &environment).into_iter();
+        let role = words
+            .next()
+            .and_then(|role| self.shared.roles.get(&role).cloned());
+        let unsupported = |what| ConfigError::Unsupported {
+            place: format!("container {:?}", spec.name),
+            what,
+        };
+        let role = role.ok_or_else(|| unsupported("a role that this program does not know"))?;
+        let root = self.files.mount(&pod, spec, &environment)?;
+        let write_failed = |error: &dyn std::fmt::Display| ConfigError::Write {
+            place: format!("container {:?}", spec.name),
+            error: error.to_string(),
+        };
+        let connector = self
+            .shared
+            .connector(&self.namespace)
+            .map_err(|error| write_failed(&error))?;
+        let container = &self.containers[index];
+        let run = if container.begun {
+            container.restarts + 1
+        } else {
+            container.restarts
+        };
+        let pod_name = pod.name_any();
+        let name = ContainerName {
+            namespace: &self.namespace,
+            pod: &pod_name,
+            uid: &self.uid,
+            container: &spec.name,
+        };
+        let folder = self.shared.log_folder(&self.namespace, &pod_name, &self.uid);
+        let log = self
+            .shared
+            .logs
+            .start(&folder, &name, run, Arc::clone(&self.shared.clock))
+            .map_err(|error| write_failed(&error))?;
+        let (readiness, readiness_receiver) = Readiness::new();
+        let service_account = environment::service_account(&pod);
+        let context = WorkloadContext {
+            arguments: words.collect(),
+            environment,
+            files: FileRoot::at(root),
+            connector,
+            log: WorkloadLog::new(Arc::clone(&log) as Arc<dyn LogSink>),
+            identity: Identity {
+                client: self.shared.clients.client(&self.namespace, &service_account),
+                namespace: self.namespace.clone(),
+                service_account,
+                pod: pod_name,
+            },
+            ports: Arc::new(ContainerPorts {
+                pods: self.shared.pods.clone(),
+                uid: self.uid.clone(),
+                container: spec.name.clone(),
+                declared: self.declared.clone(),
+            }),
+            readiness,
+            cancellation: CancellationToken::new(),
+        };
+        let runtime = &mut self.containers[index];
+        runtime.restarts = run;
+        runtime.begun = true;
+        runtime.start = None;
+        runtime.log = Some(log);
+        runtime.state = State::Running {
+            started_at: self.shared.clock.now(),
+            readiness: ReadinessState::NotReady("starting".to_owned()),
+        };
+        let note = format!("Started container {}", runtime.name);
+        runtime.run = Some(Run::start(
+            index,
+            role,
+            context,
+            readiness_receiver,
+            self.event_sender.clone(),
+        ));
+        self.note(false, "Started", note);
+        Ok(())
+    }
+}
