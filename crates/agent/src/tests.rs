@@ -2,6 +2,7 @@
 
 mod client_tools;
 mod crash;
+mod kills;
 mod sessions;
 mod subscription;
 mod support;
