@@ -7,19 +7,23 @@ use mainstay_telemetry::{clock::SharedClock, random::SharedRandom};
 use mainstay_workload::{Connector, FileRoot};
 
 use crate::{
-    config::ProviderConfig,
+    anthropic::{self, Anthropic},
+    config::{OpenAiApi, ProviderConfig},
+    cooldown::{Cooldowns, ProviderKey},
     credential::Credential,
     error::ModelError,
     event::ModelStream,
+    fallback::{Candidate, Chain},
     mock::{MockModel, ScenarioError},
     model::Model,
-    openai::{self, OpenAi, OpenAiOptions},
+    openai::{self, OpenAi, OpenAiOptions, selection::ApiMode},
     request::{Parameters, Request},
-    retry::{RetryPolicy, Retrying},
+    retry::RetryPolicy,
+    transport::{self, KeyHeader, Transport},
 };
 
 /// Provider types with role `llm` that are built (OM-495).
-pub const SUPPORTED_TYPES: &[&str] = &["gemini", "mock", "ollama", "openai", "vllm"];
+pub const SUPPORTED_TYPES: &[&str] = &["claude", "gemini", "mock", "ollama", "openai", "vllm"];
 
 /// What a model gets from its workload.
 #[derive(Debug, Clone)]
@@ -122,11 +126,55 @@ pub fn supported(provider: &str, kind: &str, role: &str) -> Result<(), BuildErro
     Ok(())
 }
 
-/// Builds the model of `config`. Nothing is sent; a credential is first read by a call.
+/// Builds the model of `config`, with retries and a cooldown of its own. Nothing is sent; a credential
+/// is first read by a call. [`build_chain`] shares the cooldown with other users of the provider.
 ///
 /// # Errors
 /// [`BuildError`].
 pub fn build(config: &ProviderConfig, context: &BuildContext) -> Result<Arc<dyn Model>, BuildError> {
+    if config.kind == "mock" {
+        // Deterministic: a scripted failure is shown as it is and not made again.
+        return single(config, context);
+    }
+    let cooldowns = Cooldowns::in_memory(Arc::clone(&context.clock));
+    build_chain(&config.name, &[config], context, &cooldowns)
+}
+
+/// Builds the model that is `candidates` in order of preference: retries of each, then the next, with
+/// the cooldowns of `cooldowns` (OR-220…OR-228). In errors and records it is called `name`.
+///
+/// The first candidate is asked for the request's model; the others are asked for the one each is
+/// configured with.
+///
+/// # Errors
+/// [`BuildError`] of the first candidate that cannot be built.
+pub fn build_chain(
+    name: &str,
+    candidates: &[&ProviderConfig],
+    context: &BuildContext,
+    cooldowns: &Cooldowns,
+) -> Result<Arc<dyn Model>, BuildError> {
+    let numbered = candidates.iter().enumerate();
+    let candidates = numbered
+        .map(|(index, config)| {
+            Ok(Candidate {
+                model: single(config, context)?,
+                health: cooldowns.health(&ProviderKey::of(config)),
+                model_name: (index > 0).then(String::new),
+            })
+        })
+        .collect::<Result<_, BuildError>>()?;
+    let random = Arc::clone(&context.random);
+    Ok(Arc::new(Chain::new(
+        name,
+        candidates,
+        RetryPolicy::default(),
+        random,
+    )))
+}
+
+/// The model of one provider, without retries.
+fn single(config: &ProviderConfig, context: &BuildContext) -> Result<Arc<dyn Model>, BuildError> {
     supported(&config.name, &config.kind, &config.role)?;
     if config.kind == "mock" {
         let mock = MockModel::from_config(config, context).map_err(|source| BuildError::Scenario {
@@ -142,62 +190,117 @@ pub fn build(config: &ProviderConfig, context: &BuildContext) -> Result<Arc<dyn 
             field: "spec.model",
         });
     }
+    if config.kind == "claude" {
+        return Ok(Arc::new(Configured::new(claude(config, context)?, config)));
+    }
     let model = OpenAi::new(openai_options(config, context)?);
-    let model = Retrying::new(model, RetryPolicy::default(), Arc::clone(&context.random));
     Ok(Arc::new(Configured::new(model, config)))
+}
+
+fn invalid(config: &ProviderConfig, field: impl Into<String>, problem: String) -> BuildError {
+    BuildError::FieldInvalid {
+        provider: config.name.clone(),
+        field: field.into(),
+        problem,
+    }
+}
+
+fn transport(
+    config: &ProviderConfig,
+    context: &BuildContext,
+    key_header: KeyHeader,
+) -> Result<Transport, BuildError> {
+    let headers = transport::header_map(&config.headers).map_err(|name| {
+        let problem = "it is not a header name, or its value cannot be sent".to_owned();
+        invalid(config, format!("spec.headers[{name}]"), problem)
+    })?;
+    let defaults = &config.defaults;
+    Ok(Transport {
+        name: config.name.clone(),
+        headers,
+        credential: Credential::of(config, &context.files, &context.environment),
+        key_header,
+        request_timeout: defaults
+            .request_timeout
+            .unwrap_or(transport::DEFAULT_REQUEST_TIMEOUT),
+        idle_timeout: defaults
+            .stream_idle_timeout
+            .unwrap_or(transport::DEFAULT_IDLE_TIMEOUT),
+        connector: context.connector.clone(),
+        clock: Arc::clone(&context.clock),
+        random: Arc::clone(&context.random),
+    })
+}
+
+/// The address of a provider that has a public one: configured, else from the workload's
+/// environment, else the public one; with the field it is from.
+fn base_of<'a>(
+    config: &'a ProviderConfig,
+    context: &'a BuildContext,
+    variable: &'static str,
+    public: &'static str,
+) -> (&'a str, &'static str) {
+    let set = |url: &'a str| Some(url).filter(|url| !url.is_empty());
+    if let Some(url) = config.base_url.as_deref().and_then(set) {
+        return (url, "spec.baseURL");
+    }
+    match context
+        .environment
+        .get(variable)
+        .map(String::as_str)
+        .and_then(set)
+    {
+        Some(url) => (url, variable),
+        None => (public, "spec.baseURL"),
+    }
+}
+
+fn claude(config: &ProviderConfig, context: &BuildContext) -> Result<Anthropic, BuildError> {
+    const PUBLIC: &str = "https://api.anthropic.com";
+    let (base, field) = base_of(config, context, "ANTHROPIC_BASE_URL", PUBLIC);
+    let endpoint = anthropic::endpoint(base).map_err(|problem| invalid(config, field, problem))?;
+    Ok(Anthropic::new(
+        transport(config, context, KeyHeader::ApiKey)?,
+        endpoint,
+    ))
 }
 
 fn openai_options(config: &ProviderConfig, context: &BuildContext) -> Result<OpenAiOptions, BuildError> {
     const PUBLIC: &str = "https://api.openai.com/v1";
-    let invalid = |field: String, problem: String| BuildError::FieldInvalid {
-        provider: config.name.clone(),
-        field,
-        problem,
-    };
     let configured = config.base_url.as_deref().filter(|url| !url.is_empty());
+    let own = "spec.baseURL";
     let (base, field, default_path) = match (config.kind.as_str(), configured) {
-        ("openai", Some(url)) => (url, "spec.baseURL", ""),
-        ("openai", None) => match context.environment.get("OPENAI_BASE_URL") {
-            Some(url) if !url.is_empty() => (url.as_str(), "OPENAI_BASE_URL", ""),
-            _ => (PUBLIC, "spec.baseURL", ""),
-        },
+        ("openai", _) => {
+            let (base, field) = base_of(config, context, "OPENAI_BASE_URL", PUBLIC);
+            (base, field, "")
+        }
         ("gemini", url) => (
             url.unwrap_or("https://generativelanguage.googleapis.com"),
-            "spec.baseURL",
+            own,
             "/v1beta/openai",
         ),
-        ("ollama", url) => (url.unwrap_or("http://localhost:11434"), "spec.baseURL", "/v1"),
-        (_, Some(url)) => (url, "spec.baseURL", "/v1"),
+        ("ollama", url) => (url.unwrap_or("http://localhost:11434"), own, "/v1"),
+        (_, Some(url)) => (url, own, "/v1"),
         (kind, None) => {
             return Err(BuildError::FieldMissing {
                 provider: config.name.clone(),
                 kind: kind.to_owned(),
-                field: "spec.baseURL",
+                field: own,
             });
         }
     };
-    let endpoint =
-        openai::endpoint(base, default_path).map_err(|problem| invalid(field.to_owned(), problem))?;
-    let headers = openai::header_map(&config.headers).map_err(|name| {
-        let problem = "it is not a header name, or its value cannot be sent".to_owned();
-        invalid(format!("spec.headers[{name}]"), problem)
-    })?;
-    let defaults = &config.defaults;
+    let endpoints =
+        openai::endpoints(base, default_path).map_err(|problem| invalid(config, field, problem))?;
+    // Only OpenAI's own servers are known to have Responses; the others are not asked for it.
+    let mode = match config.api {
+        OpenAiApi::Auto if config.kind == "openai" => ApiMode::Unknown,
+        _ => ApiMode::Chat,
+    };
     Ok(OpenAiOptions {
-        name: config.name.clone(),
-        newer_limit_name: endpoint.host_str() == Some("api.openai.com"),
-        endpoint,
-        headers,
-        credential: Credential::of(config, &context.files, &context.environment),
-        request_timeout: defaults
-            .request_timeout
-            .unwrap_or(openai::DEFAULT_REQUEST_TIMEOUT),
-        idle_timeout: defaults
-            .stream_idle_timeout
-            .unwrap_or(openai::DEFAULT_IDLE_TIMEOUT),
-        connector: context.connector.clone(),
-        clock: Arc::clone(&context.clock),
-        random: Arc::clone(&context.random),
+        transport: transport(config, context, KeyHeader::Bearer)?,
+        newer_limit_name: endpoints.chat.host_str() == Some("api.openai.com"),
+        endpoints,
+        mode,
     })
 }
 
@@ -327,7 +430,7 @@ mod tests {
             ),
         ] {
             let options = openai_options(&config(kind, base), context).unwrap();
-            assert_eq!(options.endpoint.as_str(), expected, "{kind} {base:?}");
+            assert_eq!(options.endpoints.chat.as_str(), expected, "{kind} {base:?}");
         }
     }
 
@@ -335,9 +438,9 @@ mod tests {
     async fn what_cannot_be_built_is_named() {
         let plain = context(&[]);
         let fails = |config: ProviderConfig| build(&config, &plain).unwrap_err();
-        let error = fails(config("claude", None));
+        let error = fails(config("bedrock", None));
         assert_eq!(error.reason(), "ProviderTypeNotSupported");
-        assert!(error.to_string().contains("type `claude`"), "{error}");
+        assert!(error.to_string().contains("type `bedrock`"), "{error}");
         assert_eq!(fails(config("vllm", None)).reason(), "ProviderFieldMissing");
         let error = fails(config("openai", Some("ftp://h")));
         assert!(error.to_string().contains("`spec.baseURL`"), "{error}");

@@ -50,6 +50,10 @@ pub struct ProviderConfig {
     /// Name of the Provider resource.
     #[serde(default)]
     pub provider: String,
+    /// Namespace of the Provider resource. With its name it is the provider's identity, which all
+    /// users of a Provider share their knowledge of failures by (OR-226).
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub namespace: String,
     /// `openai`, `mock`, … (OM-174).
     #[serde(rename = "type")]
     pub kind: String,
@@ -62,6 +66,9 @@ pub struct ProviderConfig {
     /// Base URL; unset means the provider's own (OM-177).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub base_url: Option<String>,
+    /// Which of OpenAI's formats is spoken, for type `openai` (OR-235).
+    #[serde(default, skip_serializing_if = "OpenAiApi::is_chat")]
+    pub api: OpenAiApi,
     /// Further headers of every request (OM-177).
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub headers: BTreeMap<String, String>,
@@ -83,6 +90,23 @@ pub struct ProviderConfig {
     /// What the model can do; empty means not stated (OM-182).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub capabilities: Vec<String>,
+}
+
+/// Which of OpenAI's formats a provider is spoken to in.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum OpenAiApi {
+    /// Chat Completions.
+    #[default]
+    Chat,
+    /// Responses first, and Chat Completions where the server does not know it (OR-235, OR-236).
+    Auto,
+}
+
+impl OpenAiApi {
+    fn is_chat(&self) -> bool {
+        *self == Self::Chat
+    }
 }
 
 fn default_role() -> String {

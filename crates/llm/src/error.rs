@@ -18,6 +18,8 @@ pub struct ModelError {
     pub kind: ModelErrorKind,
     /// What happened, for people.
     pub message: String,
+    /// The provider's own word for it, such as `overloaded_error`.
+    pub code: Option<String>,
     /// How long the provider asked to wait (`Retry-After`).
     pub retry_after: Option<Duration>,
     /// How many times the provider was called, retries included.
@@ -50,6 +52,8 @@ pub enum ModelErrorKind {
     CredentialUnavailable,
     /// The address may not be called, or its Service has no ready endpoint; nothing was sent.
     Unreachable,
+    /// The provider failed lately and is left alone; nothing was sent (OR-222).
+    CoolingDown,
     /// The provider's configuration or the mock's scenario cannot be used; nothing was sent.
     Configuration,
 }
@@ -80,6 +84,7 @@ impl ModelErrorKind {
             Self::Protocol => "ModelProtocolError",
             Self::CredentialUnavailable => "ModelCredentialUnavailable",
             Self::Unreachable => "ModelUnreachable",
+            Self::CoolingDown => "ModelCoolingDown",
             Self::Configuration => "ModelConfigurationInvalid",
         }
     }
@@ -93,6 +98,7 @@ impl ModelError {
             status: None,
             kind,
             message: mainstay_telemetry::text::escape(message.as_ref(), MESSAGE_LIMIT),
+            code: None,
             retry_after: None,
             attempts: 1,
         }

@@ -14,25 +14,32 @@
 //!
 //! Start reading at [`model`], then [`openai`] for a provider over HTTP, or [`mock`] for the script.
 
+pub mod anthropic;
 pub mod build;
 pub mod config;
 pub mod conversion;
+pub mod cooldown;
 mod credential;
 pub mod error;
 pub mod event;
+pub mod fallback;
 pub mod message;
 pub mod mock;
 pub mod model;
+pub mod observer;
 pub mod openai;
 pub mod request;
 pub mod retry;
 pub mod retry_after;
 pub mod sse;
+mod transport;
 pub mod types;
 
-pub use build::{BuildContext, BuildError, build};
+pub use build::{BuildContext, BuildError, build, build_chain};
+pub use cooldown::{Cooldown, CooldownStore, CooldownStoreError, Cooldowns, ProviderKey};
 pub use error::{ModelError, ModelErrorKind};
 pub use event::{FinishReason, ModelEvent, ModelStream, Usage};
 pub use message::{Message, Role, ToolCall, ToolDescriptor};
 pub use model::Model;
+pub use observer::{CallEvent, CallObserver};
 pub use request::{Parameters, Request, ToolChoice};

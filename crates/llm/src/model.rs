@@ -9,6 +9,7 @@ use crate::{
     error::ModelError,
     event::{FinishReason, ModelEvent, ModelStream, Usage},
     message::ToolCall,
+    observer::CallObserver,
     request::Request,
 };
 
@@ -24,6 +25,19 @@ pub trait Model: Debug + Send + Sync {
     /// What is known before the first event: the provider's refusal, a missing credential, a
     /// network failure that outlived the retries.
     async fn stream(&self, request: Request) -> Result<ModelStream, ModelError>;
+
+    /// As [`Model::stream`], and tells `observer` about retries, cooldowns and changes of provider.
+    /// A model that does none of these has nothing to tell.
+    ///
+    /// # Errors
+    /// As [`Model::stream`].
+    async fn stream_observed(
+        &self,
+        request: Request,
+        _observer: &dyn CallObserver,
+    ) -> Result<ModelStream, ModelError> {
+        self.stream(request).await
+    }
 }
 
 /// A whole answer.

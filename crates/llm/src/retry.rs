@@ -11,6 +11,10 @@ use mainstay_telemetry::random::{Random, SharedRandom};
 
 use crate::{error::ModelError, event::ModelStream, model::Model, request::Request};
 
+/// Longest `Retry-After` that is waited for. Beyond it, another provider is used and this one cools
+/// down until then.
+pub const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(30);
+
 /// How often and how late a call is made again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RetryPolicy {
@@ -18,7 +22,7 @@ pub struct RetryPolicy {
     pub retries: u32,
     /// Delay before the first retry; it doubles with each (OR-211).
     pub base: Duration,
-    /// Bound of the delay before jitter (OR-211, OR-212), and of a `Retry-After` that is waited for.
+    /// Bound of the delay before jitter (OR-211, OR-212).
     pub cap: Duration,
 }
 
@@ -34,15 +38,15 @@ impl Default for RetryPolicy {
 
 impl RetryPolicy {
     /// The delay before retry `retry` (counted from 0), or `None` when it must not be made: the
-    /// provider asks for a wait beyond the cap, and waiting that long is the caller's decision.
+    /// provider asks for a wait beyond [`LONGEST_RETRY_AFTER`].
     ///
-    /// `Retry-After` within the cap is a lower bound of the delay. Jitter multiplies the capped
+    /// A shorter `Retry-After` is a lower bound of the delay. Jitter multiplies the capped
     /// value by a factor in [0.9, 1.1] (OR-212).
     pub fn delay(&self, retry: u32, retry_after: Option<Duration>, random: &dyn Random) -> Option<Duration> {
         let doubled = self.base.saturating_mul(2_u32.saturating_pow(retry));
         let jittered = doubled.min(self.cap).mul_f64(0.9 + 0.2 * random.fraction());
         match retry_after {
-            Some(asked) if asked > self.cap => None,
+            Some(asked) if asked > LONGEST_RETRY_AFTER => None,
             Some(asked) => Some(jittered.max(asked)),
             None => Some(jittered),
         }
@@ -77,7 +81,7 @@ impl<M: Model> Model for Retrying<M> {
     async fn stream(&self, request: Request) -> Result<ModelStream, ModelError> {
         let mut retry = 0;
         loop {
-            let mut error = match first_event(&self.inner, request.clone()).await {
+            let mut error = match call(&self.inner, request.clone()).await {
                 Ok(stream) => return Ok(stream),
                 Err(error) => error,
             };
@@ -102,8 +106,14 @@ impl<M: Model> Model for Retrying<M> {
     }
 }
 
-async fn first_event(model: &impl Model, request: Request) -> Result<ModelStream, ModelError> {
-    let mut events = model.stream(request).await?;
+/// Calls `model` once and waits for its first event.
+pub(crate) async fn call(model: &dyn Model, request: Request) -> Result<ModelStream, ModelError> {
+    first_event(model.stream(request).await?).await
+}
+
+/// Waits for the first event: an error in its place is the call's, and the stream that is returned
+/// has the event still (OR-216). A stream without events is an empty success (OR-217).
+pub(crate) async fn first_event(mut events: ModelStream) -> Result<ModelStream, ModelError> {
     match events.next().await {
         None => Ok(Box::pin(stream::empty())),
         Some(Err(error)) => Err(error),

@@ -8,6 +8,7 @@ use serde_json::{Map, Value, json};
 
 use super::{
     parameters,
+    reader::{Progress, ReadError, Reader},
     tool_calls::{TooMuch, ToolCallAccumulator, normalise_arguments},
 };
 use crate::{
@@ -93,35 +94,48 @@ fn message_to_wire(message: &Message) -> wire::ChatMessage {
                 ..wire::ChatMessage::default()
             }
         }
-        Role::Tool => {
-            let marked = message.is_error && !message.content.starts_with(ERROR_PREFIX);
-            let text = if marked {
-                format!("{ERROR_PREFIX}{}", message.content)
-            } else {
-                message.content.clone()
-            };
-            wire::ChatMessage {
-                tool_call_id: message.tool_call_id.clone(),
-                ..text_message("tool", &text)
-            }
-        }
+        Role::Tool => wire::ChatMessage {
+            tool_call_id: message.tool_call_id.clone(),
+            ..text_message("tool", &marked_result(message))
+        },
+    }
+}
+
+/// The text of a result for a format without a mark for errors.
+pub(super) fn marked_result(message: &Message) -> String {
+    if message.is_error && !message.content.starts_with(ERROR_PREFIX) {
+        format!("{ERROR_PREFIX}{}", message.content)
+    } else {
+        message.content.clone()
+    }
+}
+
+/// What [`marked_result`] wrote.
+pub(super) fn read_mark(text: String) -> (String, bool) {
+    match text.strip_prefix(ERROR_PREFIX) {
+        Some(rest) => (rest.to_owned(), true),
+        None => (text, false),
+    }
+}
+
+/// The arguments of an earlier call as they are sent. Servers parse them; text that is not JSON
+/// would fail every later request of the conversation. The model has been told of its mistake by
+/// the result.
+pub(super) fn sendable_arguments(arguments: &str) -> String {
+    if serde_json::from_str::<serde::de::IgnoredAny>(arguments).is_ok() {
+        normalise_arguments(arguments.to_owned())
+    } else {
+        "{}".to_owned()
     }
 }
 
 fn call_to_wire(call: &ToolCall) -> wire::ToolCall {
-    // Servers parse the arguments of earlier calls; text that is not JSON would fail every later
-    // request of the conversation. The model has been told of its mistake by the result.
-    let arguments = if serde_json::from_str::<serde::de::IgnoredAny>(&call.arguments).is_ok() {
-        normalise_arguments(call.arguments.clone())
-    } else {
-        "{}".to_owned()
-    };
     wire::ToolCall {
         id: Some(call.id.clone()),
         kind: Some("function".to_owned()),
         function: Some(wire::FunctionCall {
             name: Some(call.name.clone()),
-            arguments: Some(arguments),
+            arguments: Some(sendable_arguments(&call.arguments)),
             ..wire::FunctionCall::default()
         }),
         ..wire::ToolCall::default()
@@ -164,10 +178,7 @@ pub fn request_from_wire(body: wire::ChatRequest) -> Request {
                     .name
                     .or_else(|| name_of_call(&messages, &id))
                     .unwrap_or_default();
-                let (text, is_error) = match text.strip_prefix(ERROR_PREFIX) {
-                    Some(rest) => (rest.to_owned(), true),
-                    None => (text, false),
-                };
+                let (text, is_error) = read_mark(text);
                 messages.push(Message::tool_result(id, name, text, is_error));
             }
             _ => messages.push(Message::user(text)),
@@ -190,12 +201,7 @@ pub fn request_from_wire(body: wire::ChatRequest) -> Request {
                     .unwrap_or_else(|| json!({"type": "object"})),
             })
             .collect(),
-        tool_choice: match body.tool_choice.as_ref() {
-            Some(Value::String(word)) if word == "none" => ToolChoice::None,
-            Some(Value::String(word)) if word == "auto" => ToolChoice::Auto,
-            Some(_) => ToolChoice::Required,
-            None => ToolChoice::Auto,
-        },
+        tool_choice: choice_from_wire(body.tool_choice.as_ref()),
         parameters: Parameters {
             temperature: body.temperature,
             top_p: body.top_p,
@@ -213,6 +219,16 @@ pub fn request_from_wire(body: wire::ChatRequest) -> Request {
     }
 }
 
+/// What a `tool_choice` of OpenAI's formats says.
+pub(super) fn choice_from_wire(choice: Option<&Value>) -> ToolChoice {
+    match choice {
+        Some(Value::String(word)) if word == "none" => ToolChoice::None,
+        Some(Value::String(word)) if word == "auto" => ToolChoice::Auto,
+        Some(_) => ToolChoice::Required,
+        None => ToolChoice::Auto,
+    }
+}
+
 fn call_from_wire(call: wire::ToolCall) -> ToolCall {
     let function = call.function.unwrap_or_default();
     ToolCall {
@@ -222,7 +238,8 @@ fn call_from_wire(call: wire::ToolCall) -> ToolCall {
     }
 }
 
-fn name_of_call(messages: &[Message], id: &str) -> Option<String> {
+/// The tool that the call `id` of an earlier message called.
+pub(super) fn name_of_call(messages: &[Message], id: &str) -> Option<String> {
     let calls = messages.iter().rev().flat_map(|message| &message.tool_calls);
     calls
         .into_iter()
@@ -338,6 +355,37 @@ impl AnswerReader {
         events.extend(self.usage.map(ModelEvent::Usage));
         events.push(ModelEvent::Finished(finish));
         events
+    }
+}
+
+impl Reader for AnswerReader {
+    fn event(&mut self, _name: &str, data: Value) -> Result<Progress, ReadError> {
+        let chunk: wire::ChatChunk = serde_json::from_value(data)
+            .map_err(|error| ReadError::unreadable("an event of the stream is not a chunk", &error))?;
+        let token = carries_token(&chunk);
+        Ok(Progress {
+            events: self.push(chunk)?,
+            token,
+            done: false,
+        })
+    }
+
+    fn plain(&mut self, body: Value) -> Result<Vec<ModelEvent>, ReadError> {
+        let response = serde_json::from_value(body)
+            .map_err(|error| ReadError::unreadable("the answer is not a chat completion", &error))?;
+        Ok(self.push(response_as_chunk(response))?)
+    }
+
+    fn is_complete(&self) -> bool {
+        self.has_finish_reason()
+    }
+
+    fn may_end_here(&self) -> bool {
+        true
+    }
+
+    fn finish(self: Box<Self>, random: &dyn Random) -> Vec<ModelEvent> {
+        AnswerReader::finish(*self, random)
     }
 }
 

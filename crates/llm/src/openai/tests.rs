@@ -1,6 +1,10 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-use std::{collections::BTreeMap, sync::Mutex};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 use axum::{
     Router,
@@ -9,18 +13,23 @@ use axum::{
     http::{Request as HttpRequest, Response, StatusCode},
     routing::{any, post},
 };
+use bytes::Bytes;
+use futures::StreamExt;
+use http::HeaderMap;
 use mainstay_telemetry::{clock, random::SeededRandom, task};
-use mainstay_workload::FileRoot;
+use mainstay_workload::{Connector, FileRoot};
 use serde_json::{Value, json};
 
 use super::*;
 use crate::{
     build::{BuildContext, build},
     config::ProviderConfig,
+    error::ModelErrorKind,
     event::{FinishReason, ModelEvent},
     message::Message,
     mock::{MockModel, Scenario, router},
     model::complete,
+    transport::KeyHeader,
 };
 
 async fn serve(app: Router) -> String {
@@ -257,18 +266,21 @@ async fn a_refused_connection_is_a_network_error() {
     let address = listener.local_addr().unwrap();
     drop(listener);
     let context = context(&[("KEY", "k")]);
-    let endpoint = endpoint(&format!("http://{address}"), "/v1").unwrap();
     let model = OpenAi::new(OpenAiOptions {
-        name: "main".to_owned(),
-        endpoint,
-        headers: HeaderMap::new(),
-        credential: None,
+        transport: Transport {
+            name: "main".to_owned(),
+            headers: HeaderMap::new(),
+            credential: None,
+            key_header: KeyHeader::Bearer,
+            request_timeout: Duration::from_secs(5),
+            idle_timeout: Duration::from_secs(5),
+            connector: context.connector,
+            clock: context.clock,
+            random: context.random,
+        },
+        endpoints: endpoints(&format!("http://{address}"), "/v1").unwrap(),
+        mode: ApiMode::Chat,
         newer_limit_name: false,
-        request_timeout: Duration::from_secs(5),
-        idle_timeout: Duration::from_secs(5),
-        connector: context.connector,
-        clock: context.clock,
-        random: context.random,
     });
     let error = complete(&model, hello()).await.unwrap_err();
     assert_eq!(error.kind, ModelErrorKind::Network);

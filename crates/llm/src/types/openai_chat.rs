@@ -4,10 +4,10 @@
 //! writing follows the schema.
 
 use serde::{Deserialize, Deserializer, Serialize};
-use serde_json::{Map, Value};
+use serde_json::Value;
 
-/// Fields that are not modelled.
-pub type Extra = Map<String, Value>;
+pub use super::Extra;
+use super::null_as_default;
 
 /// The request body.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -259,7 +259,7 @@ pub struct ChatChunk {
     #[serde(default)]
     pub model: String,
     /// The pieces; empty in a chunk that only carries `usage` (D10).
-    #[serde(default, deserialize_with = "null_as_empty")]
+    #[serde(default, deserialize_with = "null_as_default")]
     pub choices: Vec<ChunkChoice>,
     /// Token counts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -387,18 +387,6 @@ pub struct ModelEntry {
     pub created: i64,
     /// Who offers it.
     pub owned_by: String,
-}
-
-fn null_as_default<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(
-    deserializer: D,
-) -> Result<T, D::Error> {
-    Ok(Option::<T>::deserialize(deserializer)?.unwrap_or_default())
-}
-
-fn null_as_empty<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
-    deserializer: D,
-) -> Result<Vec<T>, D::Error> {
-    Ok(Option::<Vec<T>>::deserialize(deserializer)?.unwrap_or_default())
 }
 
 #[cfg(test)]

@@ -1,4 +1,5 @@
-//! Reads the errors of OpenAI-compatible servers, in a body or inside a stream that began with 200.
+//! Reads the errors of every provider, in a body or inside a stream that began with 200. Their forms
+//! are so much alike that one reader serves all formats.
 
 use serde_json::Value;
 
@@ -12,11 +13,15 @@ use crate::{
 /// Bodies in use: `{"error": {"message", "type", "code"}}`, `{"error": "text"}`, the same in a list,
 /// the object without the wrapper, and plain text.
 pub fn error_from_body(provider: &str, status: u16, body: &[u8]) -> ModelError {
+    let mut code = None;
     let message = match serde_json::from_slice::<Value>(body) {
-        Ok(body) => error_object(&body)
-            .map(|error| error.message)
-            .filter(|message| !message.is_empty())
-            .unwrap_or_else(|| body.to_string()),
+        Ok(body) => {
+            let error = error_object(&body).unwrap_or_default();
+            code = code_of(&error);
+            Some(error.message)
+                .filter(|message| !message.is_empty())
+                .unwrap_or_else(|| body.to_string())
+        }
         Err(_) => String::from_utf8_lossy(body).trim().to_owned(),
     };
     let message = match (message.is_empty(), status) {
@@ -24,7 +29,9 @@ pub fn error_from_body(provider: &str, status: u16, body: &[u8]) -> ModelError {
         (true, 300..=399) => "the server answered with a redirect, which is not followed".to_owned(),
         (true, _) => "the server gave no reason".to_owned(),
     };
-    ModelError::with_status(provider, status, message)
+    let mut error = ModelError::with_status(provider, status, message);
+    error.code = code;
+    error
 }
 
 /// The error that a chunk of a stream is, if it is one.
@@ -32,7 +39,15 @@ pub fn error_from_body(provider: &str, status: u16, body: &[u8]) -> ModelError {
 /// The HTTP status was 200, so the status is taken from the error's code, or from the class of
 /// error, as far as that is known; retries depend on it (OR-216).
 pub fn error_from_stream(provider: &str, event_name: &str, chunk: &Value) -> Option<ModelError> {
+    let kind = chunk.get("type").and_then(Value::as_str);
+    if kind == Some("response.failed") {
+        // An answer that failed without saying why is an outcome, which the reader reports (OR-202).
+        let response = chunk.get("response")?;
+        response.get("error").filter(|error| !error.is_null())?;
+        return error_from_stream(provider, "error", response);
+    }
     let is_error = event_name == "error"
+        || kind == Some("error")
         || chunk.get("error").is_some_and(|error| !error.is_null())
         || chunk.get("object").and_then(Value::as_str) == Some("error");
     if !is_error {
@@ -40,15 +55,27 @@ pub fn error_from_stream(provider: &str, event_name: &str, chunk: &Value) -> Opt
     }
     let error = error_object(chunk).unwrap_or_default();
     let status = status_of(&error);
+    let code = code_of(&error);
     let message = if error.message.is_empty() {
         "the stream ended with an error without a message".to_owned()
     } else {
         error.message
     };
-    Some(match status {
+    let mut failure = match status {
         Some(status) => ModelError::with_status(provider, status, message),
         None => ModelError::new(provider, ModelErrorKind::Server, message),
-    })
+    };
+    failure.code = code;
+    Some(failure)
+}
+
+/// The provider's own word for the error.
+fn code_of(error: &ErrorObject) -> Option<String> {
+    let word = match &error.code {
+        Some(Value::String(text)) if !text.is_empty() => text.as_str(),
+        _ => error.kind.as_deref()?,
+    };
+    Some(mainstay_telemetry::text::escape(word, 64))
 }
 
 /// Whether an error body refuses `stream_options`. The field's own name is looked for, not prose:
@@ -99,6 +126,7 @@ fn status_of(error: &ErrorObject) -> Option<u16> {
             | "insufficient_quota"
             | "tokens"
             | "requests"
+            | "slow_down"
             | "RESOURCE_EXHAUSTED" => 429,
             "server_error"
             | "internal_server_error"
@@ -108,6 +136,10 @@ fn status_of(error: &ErrorObject) -> Option<u16> {
             "service_unavailable" | "UNAVAILABLE" => 503,
             "overloaded_error" => 529,
             "invalid_request_error" | "BadRequestError" | "context_length_exceeded" => 400,
+            "invalid_prompt" => 400,
+            "billing_error" => 402,
+            "request_too_large" => 413,
+            "timeout_error" => 504,
             "invalid_api_key" | "authentication_error" => 401,
             "permission_error" => 403,
             "not_found_error" | "model_not_found" => 404,
@@ -197,5 +229,39 @@ mod tests {
             None
         );
         assert!(error_from_stream("p", "error", &json!({"message": "x"})).is_some());
+    }
+
+    #[test]
+    fn errors_of_the_other_formats_are_found_too_or_216() {
+        for (chunk, status, code, message) in [
+            (
+                json!({"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}),
+                Some(529),
+                "overloaded_error",
+                "Overloaded",
+            ),
+            (
+                json!({"type": "error", "code": "rate_limit_exceeded", "message": "slow", "param": null, "sequence_number": 1}),
+                Some(429),
+                "rate_limit_exceeded",
+                "slow",
+            ),
+            (
+                json!({"type": "response.failed", "response": {"status": "failed", "error": {"code": "server_error", "message": "oops"}}}),
+                Some(500),
+                "server_error",
+                "oops",
+            ),
+        ] {
+            let error = error_from_stream("p", "", &chunk).unwrap();
+            assert_eq!(
+                (error.status, error.code.as_deref()),
+                (status, Some(code)),
+                "{chunk}"
+            );
+            assert_eq!(error.message, message);
+        }
+        let silent = json!({"type": "response.failed", "response": {"status": "failed", "error": null}});
+        assert_eq!(error_from_stream("p", "", &silent), None);
     }
 }

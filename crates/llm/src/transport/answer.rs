@@ -9,16 +9,12 @@ use secrecy::SecretString;
 use serde_json::Value;
 use tokio::time::Instant;
 
-use super::{plain_chunk, redacted};
+use super::redacted;
 use crate::{
-    conversion::{
-        error_from_stream,
-        openai_chat::{AnswerReader, carries_token},
-    },
+    conversion::{Progress, Reader, error_from_stream},
     error::{ModelError, ModelErrorKind},
     event::{ModelEvent, ModelStream},
     sse,
-    types::openai_chat as wire,
 };
 
 // Once the provider has said why the answer ended only token counts can follow. A server that
@@ -58,56 +54,46 @@ pub(super) fn idle_error(provider: &str, after: Duration) -> ModelError {
     )
 }
 
-/// What one server-sent event means.
-enum Step {
-    Events { events: Vec<ModelEvent>, token: bool },
-    Done,
-}
-
-fn step(event: &sse::Event, reader: &mut AnswerReader, limits: &Limits) -> Result<Step, ModelError> {
+fn step(event: &sse::Event, reader: &mut dyn Reader, limits: &Limits) -> Result<Progress, ModelError> {
     let data = event.data.trim();
     if data == "[DONE]" {
-        return Ok(Step::Done);
+        return Ok(Progress {
+            done: true,
+            ..Progress::default()
+        });
     }
     if data.is_empty() {
-        return Ok(Step::Events {
-            events: Vec::new(),
-            token: false,
-        });
+        return Ok(Progress::default());
     }
     let value: Value = serde_json::from_str(data)
         .map_err(|error| limits.protocol(format!("an event of the stream is not JSON: {error}")))?;
     if let Some(error) = limits.error(&event.name, &value) {
         return Err(error);
     }
-    let chunk: wire::ChatChunk = serde_json::from_value(value)
-        .map_err(|error| limits.protocol(format!("an event of the stream is not a chunk: {error}")))?;
-    let token = carries_token(&chunk);
-    let events = reader
-        .push(chunk)
-        .map_err(|error| limits.protocol(error.to_string()))?;
-    Ok(Step::Events { events, token })
+    reader
+        .event(&event.name, value)
+        .map_err(|error| limits.protocol(error.to_string()))
 }
 
 /// The events of a streamed answer.
 ///
-/// A clean end of the bytes ends the answer also without `[DONE]` or a finish reason (D10); after a
-/// finish reason a broken connection does too.
+/// Where the format allows it a clean end of the bytes ends the answer also without `[DONE]` or a
+/// finish reason (D10); after a finish reason a broken connection does too.
 pub(super) fn read(
     mut bytes: impl Stream<Item = Result<Bytes, ModelError>> + Send + Unpin,
+    mut reader: Box<dyn Reader>,
     limits: Limits,
     random: SharedRandom,
 ) -> impl Stream<Item = Result<ModelEvent, ModelError>> + Send {
     async_stream::stream! {
         let mut decoder = Some(sse::Decoder::new(sse::DEFAULT_LIMIT));
-        let mut reader = AnswerReader::default();
         let mut idle_at = Instant::now() + limits.idle_timeout;
         let mut decoded = Vec::new();
         'answer: while let Some(open) = decoder.as_mut() {
             let wake = idle_at.min(limits.ends);
             let next = tokio::time::timeout_at(wake, bytes.next()).await;
             match next {
-                Err(_) if reader.has_finish_reason() => break,
+                Err(_) if reader.is_complete() => break,
                 Err(_) if wake == limits.ends => {
                     yield Err(ModelError::new(
                         &limits.provider,
@@ -126,7 +112,7 @@ pub(super) fn read(
                         return;
                     }
                 }
-                Ok(Some(Err(_))) if reader.has_finish_reason() => break,
+                Ok(Some(Err(_))) if reader.is_complete() => break,
                 Ok(Some(Err(error))) => {
                     yield Err(error);
                     return;
@@ -142,14 +128,16 @@ pub(super) fn read(
                 },
             }
             for event in decoded.drain(..) {
-                match step(&event, &mut reader, &limits) {
-                    Ok(Step::Done) => break 'answer,
-                    Ok(Step::Events { events, token }) => {
+                match step(&event, &mut *reader, &limits) {
+                    Ok(Progress { events, token, done }) => {
                         if token {
                             idle_at = Instant::now() + limits.idle_timeout;
                         }
                         for event in events {
                             yield Ok(event);
+                        }
+                        if done {
+                            break 'answer;
                         }
                     }
                     Err(error) => {
@@ -158,12 +146,20 @@ pub(super) fn read(
                     }
                 }
             }
-            if reader.has_finish_reason() {
+            if reader.is_complete() {
                 idle_at = idle_at.min(Instant::now() + TRAILER_TIMEOUT);
             }
         }
         // Ends the request before the last events are read by a consumer that may take its time.
         drop(bytes);
+        if !reader.is_complete() && !reader.may_end_here() {
+            yield Err(ModelError::new(
+                &limits.provider,
+                ModelErrorKind::Network,
+                "the stream ended before the answer was complete",
+            ));
+            return;
+        }
         for event in reader.finish(&*random) {
             yield Ok(event);
         }
@@ -173,19 +169,17 @@ pub(super) fn read(
 /// The events of an answer that was not streamed.
 pub(super) fn read_plain(
     body: &[u8],
+    mut reader: Box<dyn Reader>,
     limits: &Limits,
     random: &dyn Random,
 ) -> Result<ModelStream, ModelError> {
-    if let Ok(value) = serde_json::from_slice::<Value>(body)
-        && let Some(error) = limits.error("", &value)
-    {
+    let body: Value = serde_json::from_slice(body)
+        .map_err(|error| limits.protocol(format!("the answer is not JSON: {error}")))?;
+    if let Some(error) = limits.error("", &body) {
         return Err(error);
     }
-    let chunk = plain_chunk(body)
-        .map_err(|error| limits.protocol(format!("the answer is not a chat completion: {error}")))?;
-    let mut reader = AnswerReader::default();
     let mut events = reader
-        .push(chunk)
+        .plain(body)
         .map_err(|error| limits.protocol(error.to_string()))?;
     events.extend(reader.finish(random));
     Ok(Box::pin(stream::iter(events.into_iter().map(Ok))))
@@ -198,7 +192,7 @@ mod tests {
     use mainstay_telemetry::random::SeededRandom;
 
     use super::*;
-    use crate::event::FinishReason;
+    use crate::{conversion::openai_chat::AnswerReader, event::FinishReason};
 
     fn limits() -> Limits {
         Limits {
@@ -225,7 +219,14 @@ mod tests {
     async fn collect(
         bytes: impl Stream<Item = Result<Bytes, ModelError>> + Send + Unpin,
     ) -> Vec<Result<ModelEvent, ModelError>> {
-        read(bytes, limits(), SeededRandom::new(1)).collect().await
+        read(
+            bytes,
+            Box::new(AnswerReader::default()),
+            limits(),
+            SeededRandom::new(1),
+        )
+        .collect()
+        .await
     }
 
     fn text(text: &str) -> Result<ModelEvent, ModelError> {
@@ -313,7 +314,12 @@ mod tests {
     fn an_error_in_a_plain_answer_with_status_200_is_an_error() {
         let _runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let body = br#"{"error":{"message":"overloaded","type":"overloaded_error"}}"#;
-        let Err(error) = read_plain(body, &limits(), &*SeededRandom::new(1)) else {
+        let Err(error) = read_plain(
+            body,
+            Box::new(AnswerReader::default()),
+            &limits(),
+            &*SeededRandom::new(1),
+        ) else {
             panic!("an error was expected");
         };
         assert_eq!(error.status, Some(529));

@@ -1,0 +1,247 @@
+//! Reads the answers of Anthropic Messages, streamed or plain.
+
+use mainstay_telemetry::random::Random;
+use serde_json::Value;
+
+use super::{arguments_from_wire, usage_from_wire};
+use crate::{
+    conversion::{
+        reader::{Progress, ReadError, Reader},
+        tool_calls::{MAX_ARGUMENT_BYTES, MAX_CALLS, TooMuch, normalise_arguments},
+    },
+    event::{FinishReason, ModelEvent},
+    message::ToolCall,
+    types::anthropic_messages as wire,
+};
+
+/// A call whose input is still being sent.
+#[derive(Debug)]
+struct OpenCall {
+    index: Option<u64>,
+    id: String,
+    name: String,
+    // What the block already had at its start; counts where no piece follows.
+    given: Value,
+    json: String,
+}
+
+/// Turns the events of one answer into [`ModelEvent`]s.
+///
+/// `message_start` and pings show nothing, so that an answer that fails right after them can still
+/// be asked for again (OR-216).
+#[derive(Debug, Default)]
+pub struct AnswerReader {
+    started: bool,
+    anything: bool,
+    open: Vec<OpenCall>,
+    calls: Vec<ToolCall>,
+    stop_reason: Option<String>,
+    stopped: bool,
+    usage: Option<wire::Usage>,
+}
+
+impl AnswerReader {
+    fn show(&mut self, events: &mut Vec<ModelEvent>, event: Option<ModelEvent>) {
+        if !std::mem::replace(&mut self.started, true) {
+            events.push(ModelEvent::Started);
+        }
+        events.extend(event);
+    }
+
+    fn start(
+        &mut self,
+        events: &mut Vec<ModelEvent>,
+        index: Option<u64>,
+        block: wire::Block,
+    ) -> Result<(), TooMuch> {
+        match block {
+            wire::Block::Text(block) => self.text(events, block.text),
+            wire::Block::Thinking(block) => self.thinking(events, block.thinking),
+            wire::Block::ToolUse(block) => {
+                if self.calls.len() + self.open.len() >= MAX_CALLS {
+                    return Err(TooMuch::Calls);
+                }
+                // A block begins where the one before it has ended, also unsaid.
+                self.stop(index);
+                self.show(events, None);
+                self.open.push(OpenCall {
+                    index,
+                    id: block.id,
+                    name: block.name,
+                    given: block.input,
+                    json: String::new(),
+                });
+            }
+            wire::Block::ToolResult(_) | wire::Block::Other(_) => {}
+        }
+        Ok(())
+    }
+
+    fn text(&mut self, events: &mut Vec<ModelEvent>, text: String) {
+        if !text.is_empty() {
+            self.show(events, Some(ModelEvent::Text(text)));
+        }
+    }
+
+    fn thinking(&mut self, events: &mut Vec<ModelEvent>, text: String) {
+        if !text.is_empty() {
+            self.show(events, Some(ModelEvent::Thinking(text)));
+        }
+    }
+
+    fn piece(&mut self, index: Option<u64>, piece: &str) -> Result<(), TooMuch> {
+        let position = match index {
+            Some(_) => self.open.iter().rposition(|call| call.index == index),
+            None => self.open.len().checked_sub(1),
+        };
+        let Some(call) = position.and_then(|position| self.open.get_mut(position)) else {
+            return Ok(());
+        };
+        if call.json.len() + piece.len() > MAX_ARGUMENT_BYTES {
+            return Err(TooMuch::Arguments {
+                name: mainstay_telemetry::text::escape(&call.name, 64),
+            });
+        }
+        call.json.push_str(piece);
+        Ok(())
+    }
+
+    /// Completes the call of block `index`, or the newest where the event does not say which.
+    fn stop(&mut self, index: Option<u64>) {
+        let position = match index {
+            Some(_) => self.open.iter().rposition(|call| call.index == index),
+            None => self.open.len().checked_sub(1),
+        };
+        if let Some(position) = position {
+            let call = self.open.remove(position);
+            self.complete(call);
+        }
+    }
+
+    fn complete(&mut self, call: OpenCall) {
+        if call.name.is_empty() {
+            return;
+        }
+        let arguments = if call.json.trim().is_empty() {
+            arguments_from_wire(&call.given)
+        } else {
+            normalise_arguments(call.json)
+        };
+        self.calls.push(ToolCall {
+            id: call.id,
+            name: call.name,
+            arguments,
+        });
+    }
+
+    /// Counts grow in the course of a stream; each event brings some of them.
+    fn count(&mut self, new: wire::Usage) {
+        let known = self.usage.get_or_insert_default();
+        let newest = |known: &mut Option<u64>, new: Option<u64>| {
+            if let Some(new) = new {
+                *known = Some(known.unwrap_or(0).max(new));
+            }
+        };
+        newest(&mut known.input_tokens, new.input_tokens);
+        newest(
+            &mut known.cache_creation_input_tokens,
+            new.cache_creation_input_tokens,
+        );
+        newest(&mut known.cache_read_input_tokens, new.cache_read_input_tokens);
+        newest(&mut known.output_tokens, new.output_tokens);
+    }
+}
+
+impl Reader for AnswerReader {
+    fn event(&mut self, name: &str, data: Value) -> Result<Progress, ReadError> {
+        let event: wire::StreamEvent = serde_json::from_value(data)
+            .map_err(|error| ReadError::unreadable("an event of the stream is not an event", &error))?;
+        let kind = if event.kind.is_empty() { name } else { &event.kind };
+        self.anything = true;
+        let mut progress = Progress {
+            token: true,
+            ..Progress::default()
+        };
+        let events = &mut progress.events;
+        match kind {
+            "message_start" => {
+                if let Some(message) = event.message {
+                    self.count(message.usage);
+                }
+            }
+            "content_block_start" => {
+                if let Some(block) = event.content_block {
+                    self.start(events, event.index, block)?;
+                }
+            }
+            "content_block_delta" => {
+                let delta = event.delta.unwrap_or_default();
+                self.text(events, delta.text.unwrap_or_default());
+                self.thinking(events, delta.thinking.unwrap_or_default());
+                self.piece(event.index, &delta.partial_json.unwrap_or_default())?;
+            }
+            "content_block_stop" => self.stop(event.index),
+            "message_delta" => {
+                if let Some(usage) = event.usage {
+                    self.count(usage);
+                }
+                if let Some(word) = event.delta.and_then(|delta| delta.stop_reason) {
+                    self.stop_reason = Some(word);
+                }
+            }
+            "message_stop" => {
+                self.stopped = true;
+                progress.done = true;
+            }
+            // `ping`, and whatever is new.
+            _ => progress.token = false,
+        }
+        Ok(progress)
+    }
+
+    fn plain(&mut self, body: Value) -> Result<Vec<ModelEvent>, ReadError> {
+        let message: wire::MessageObject = serde_json::from_value(body)
+            .map_err(|error| ReadError::unreadable("the answer is not a message", &error))?;
+        let mut events = Vec::new();
+        for (index, block) in (0_u64..).zip(message.content) {
+            self.start(&mut events, Some(index), block)?;
+            self.stop(Some(index));
+        }
+        self.count(message.usage);
+        self.stop_reason = message.stop_reason;
+        self.stopped = true;
+        Ok(events)
+    }
+
+    fn is_complete(&self) -> bool {
+        self.stopped || self.stop_reason.is_some()
+    }
+
+    fn may_end_here(&self) -> bool {
+        !self.anything
+    }
+
+    fn finish(mut self: Box<Self>, random: &dyn Random) -> Vec<ModelEvent> {
+        for call in std::mem::take(&mut self.open) {
+            self.complete(call);
+        }
+        let mut events = Vec::new();
+        if !self.started {
+            events.push(ModelEvent::Started);
+        }
+        let finish = FinishReason::normalise(self.stop_reason.as_deref(), !self.calls.is_empty());
+        events.extend(self.calls.into_iter().map(|mut call| {
+            if call.id.is_empty() {
+                call.id = format!("toolu_{}", random.suffix(24));
+            }
+            ModelEvent::ToolCall(call)
+        }));
+        let usage = self.usage.as_ref().map(usage_from_wire);
+        events.extend(usage.map(ModelEvent::Usage));
+        events.push(ModelEvent::Finished(finish));
+        events
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,62 @@
+//! What every wire format's reader of answers can do, so that one transport reads them all.
+
+use mainstay_telemetry::random::Random;
+use serde_json::Value;
+
+use super::tool_calls::TooMuch;
+use crate::event::ModelEvent;
+
+/// What one event of a stream brought.
+#[derive(Debug, Default, PartialEq)]
+pub struct Progress {
+    /// What the consumer gets.
+    pub events: Vec<ModelEvent>,
+    /// Whether the answer came forward; events that only keep the connection busy do not (OM-371).
+    pub token: bool,
+    /// The protocol's last event: nothing follows it.
+    pub done: bool,
+}
+
+/// Why an event could not be read. The stream ends with it.
+#[derive(Debug, PartialEq, thiserror::Error)]
+pub enum ReadError {
+    /// Not what the protocol says.
+    #[error("{0}")]
+    Unreadable(String),
+    /// More than is kept of one answer.
+    #[error(transparent)]
+    TooMuch(#[from] TooMuch),
+}
+
+impl ReadError {
+    pub(crate) fn unreadable(what: &str, error: &serde_json::Error) -> Self {
+        Self::Unreadable(format!("{what}: {error}"))
+    }
+}
+
+/// Turns the events of one streamed answer, or one plain answer, into [`ModelEvent`]s.
+///
+/// Errors that a server reports inside a stream never get here: the transport looks for them first.
+pub trait Reader: Send {
+    /// Takes the data of the next event. `name` is its `event` field, empty where there is none.
+    ///
+    /// # Errors
+    /// [`ReadError`].
+    fn event(&mut self, name: &str, data: Value) -> Result<Progress, ReadError>;
+
+    /// Takes a whole answer that was not streamed.
+    ///
+    /// # Errors
+    /// [`ReadError`].
+    fn plain(&mut self, body: Value) -> Result<Vec<ModelEvent>, ReadError>;
+
+    /// Whether the provider has said why the answer ended. What may still come is token counts.
+    fn is_complete(&self) -> bool;
+
+    /// Whether the end of the bytes ends the answer although [`Reader::is_complete`] is false: so it
+    /// is where servers leave the end out (D10), and where nothing was sent at all (OR-217).
+    fn may_end_here(&self) -> bool;
+
+    /// The last events. Called once, so that the turn ends once.
+    fn finish(self: Box<Self>, random: &dyn Random) -> Vec<ModelEvent>;
+}

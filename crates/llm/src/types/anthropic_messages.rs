@@ -1,0 +1,403 @@
+//! Anthropic Messages: `POST {base}/v1/messages`, plain and streamed.
+
+use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
+use serde_json::{Map, Value};
+
+use super::{Extra, null_as_default};
+
+/// The request body, also of `count_tokens`.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct MessagesRequest {
+    /// Model name.
+    #[serde(default)]
+    pub model: String,
+    /// Limit of the answer's tokens; required, except to count tokens.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_tokens: Option<u64>,
+    /// The system prompt.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub system: Option<Content>,
+    /// The conversation; roles alternate.
+    #[serde(default)]
+    pub messages: Vec<InputMessage>,
+    /// Tools on offer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tools: Option<Vec<Tool>>,
+    /// Whether a tool may or must be called.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tool_choice: Option<ToolChoice>,
+    /// Sampling temperature.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub temperature: Option<f64>,
+    /// Nucleus sampling mass.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub top_p: Option<f64>,
+    /// Texts at which the answer ends.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stop_sequences: Option<Vec<String>>,
+    /// Whether the answer comes as server-sent events.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stream: Option<bool>,
+    /// Everything else.
+    #[serde(flatten)]
+    pub extra: Extra,
+}
+
+/// One message of a request.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct InputMessage {
+    /// `user` or `assistant`.
+    #[serde(default)]
+    pub role: String,
+    /// The content.
+    #[serde(default)]
+    pub content: Content,
+    /// Everything else.
+    #[serde(flatten)]
+    pub extra: Extra,
+}
+
+/// One text, or blocks.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Content {
+    /// One text.
+    Text(String),
+    /// Blocks.
+    Blocks(Vec<Block>),
+}
+
+impl Default for Content {
+    fn default() -> Self {
+        Self::Blocks(Vec::new())
+    }
+}
+
+impl Content {
+    /// The blocks; a text becomes one, an empty text none.
+    pub fn into_blocks(self) -> Vec<Block> {
+        match self {
+            Self::Text(text) if text.is_empty() => Vec::new(),
+            Self::Text(text) => vec![Block::text(text)],
+            Self::Blocks(blocks) => blocks,
+        }
+    }
+
+    /// All text, blocks joined.
+    pub fn into_text(self) -> String {
+        match self {
+            Self::Text(text) => text,
+            Self::Blocks(blocks) => blocks
+                .into_iter()
+                .filter_map(|block| match block {
+                    Block::Text(block) => Some(block.text),
+                    _ => None,
+                })
+                .collect(),
+        }
+    }
+}
+
+/// One block of content.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(untagged)]
+pub enum Block {
+    /// `text`.
+    Text(TextBlock),
+    /// `thinking`.
+    Thinking(ThinkingBlock),
+    /// `tool_use`.
+    ToolUse(ToolUseBlock),
+    /// `tool_result`.
+    ToolResult(ToolResultBlock),
+    /// Anything else, as it was.
+    Other(Value),
+}
+
+impl<'de> Deserialize<'de> for Block {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let value = Value::deserialize(deserializer)?;
+        let block = match value.get("type").and_then(Value::as_str) {
+            Some("text") => serde_json::from_value(value).map(Self::Text),
+            Some("thinking") => serde_json::from_value(value).map(Self::Thinking),
+            Some("tool_use") => serde_json::from_value(value).map(Self::ToolUse),
+            Some("tool_result") => serde_json::from_value(value).map(Self::ToolResult),
+            _ => Ok(Self::Other(value)),
+        };
+        block.map_err(D::Error::custom)
+    }
+}
+
+impl Block {
+    /// A block of text.
+    pub fn text(text: impl Into<String>) -> Self {
+        Self::Text(TextBlock {
+            kind: "text".to_owned(),
+            text: text.into(),
+            extra: Map::new(),
+        })
+    }
+}
+
+/// A text.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct TextBlock {
+    /// `text`.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// The text.
+    #[serde(default, deserialize_with = "null_as_default")]
+    pub text: String,
+    /// Everything else.
+    #[serde(flatten)]
+    pub extra: Extra,
+}
+
+/// What the model thought.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct ThinkingBlock {
+    /// `thinking`.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// The thoughts.
+    #[serde(default, deserialize_with = "null_as_default")]
+    pub thinking: String,
+    /// The provider's mark that the thoughts are its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signature: Option<String>,
+    /// Everything else.
+    #[serde(flatten)]
+    pub extra: Extra,
+}
+
+/// A call of a tool.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct ToolUseBlock {
+    /// `tool_use`.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// Id that results name.
+    #[serde(default, deserialize_with = "null_as_default")]
+    pub id: String,
+    /// The tool's name.
+    #[serde(default, deserialize_with = "null_as_default")]
+    pub name: String,
+    /// The arguments: an object; empty while they are still being streamed.
+    #[serde(default)]
+    pub input: Value,
+    /// Everything else.
+    #[serde(flatten)]
+    pub extra: Extra,
+}
+
+/// The result of a call.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct ToolResultBlock {
+    /// `tool_result`.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// The call this is the result of.
+    #[serde(default)]
+    pub tool_use_id: String,
+    /// The result.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub content: Option<Content>,
+    /// Whether the call failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub is_error: Option<bool>,
+    /// Everything else.
+    #[serde(flatten)]
+    pub extra: Extra,
+}
+
+/// A tool on offer. The provider's own tools have a `type` and no schema.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Tool {
+    /// Name the model calls it by.
+    #[serde(default)]
+    pub name: String,
+    /// What it does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    /// JSON Schema of the arguments.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub input_schema: Option<Value>,
+    /// Everything else.
+    #[serde(flatten)]
+    pub extra: Extra,
+}
+
+/// Whether a tool may or must be called.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct ToolChoice {
+    /// `auto`, `any`, `tool` or `none`.
+    #[serde(rename = "type", default)]
+    pub kind: String,
+    /// Everything else.
+    #[serde(flatten)]
+    pub extra: Extra,
+}
+
+/// A plain answer, and the start of a streamed one.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct MessageObject {
+    /// Id of the answer.
+    #[serde(default)]
+    pub id: String,
+    /// `message`.
+    #[serde(rename = "type", default)]
+    pub kind: String,
+    /// `assistant`.
+    #[serde(default)]
+    pub role: String,
+    /// The model that answered.
+    #[serde(default)]
+    pub model: String,
+    /// The answer.
+    #[serde(default, deserialize_with = "null_as_default")]
+    pub content: Vec<Block>,
+    /// Why it ended; `null` at the start of a stream.
+    #[serde(default)]
+    pub stop_reason: Option<String>,
+    /// The stop sequence it ended at.
+    #[serde(default)]
+    pub stop_sequence: Option<String>,
+    /// Token counts.
+    #[serde(default, deserialize_with = "null_as_default")]
+    pub usage: Usage,
+    /// Everything else.
+    #[serde(flatten)]
+    pub extra: Extra,
+}
+
+/// Token counts. Cached tokens are not among `input_tokens`.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Usage {
+    /// Tokens of the request that no cache was involved in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub input_tokens: Option<u64>,
+    /// Tokens that were written to the cache.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cache_creation_input_tokens: Option<u64>,
+    /// Tokens that were read from the cache.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cache_read_input_tokens: Option<u64>,
+    /// Tokens of the answer so far.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output_tokens: Option<u64>,
+    /// Everything else.
+    #[serde(flatten)]
+    pub extra: Extra,
+}
+
+/// One event of a streamed answer. Which fields are there depends on `kind`.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct StreamEvent {
+    /// `message_start`, `content_block_delta`, …
+    #[serde(rename = "type", default)]
+    pub kind: String,
+    /// Of `message_start`: the answer without its content.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<MessageObject>,
+    /// Position of the block.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub index: Option<u64>,
+    /// Of `content_block_start`: the block without its content.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub content_block: Option<Block>,
+    /// What is new.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delta: Option<Delta>,
+    /// Of `message_delta`: token counts so far.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usage: Option<Usage>,
+    /// Everything else.
+    #[serde(flatten)]
+    pub extra: Extra,
+}
+
+/// What is new: of a block (with a `type`), or of the message (without).
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Delta {
+    /// `text_delta`, `input_json_delta`, `thinking_delta`, `signature_delta`.
+    #[serde(rename = "type", default, skip_serializing_if = "Option::is_none")]
+    pub kind: Option<String>,
+    /// More text.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub text: Option<String>,
+    /// More of the JSON text of a tool's input.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub partial_json: Option<String>,
+    /// More thoughts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub thinking: Option<String>,
+    /// Why the answer ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stop_reason: Option<String>,
+    /// Everything else.
+    #[serde(flatten)]
+    pub extra: Extra,
+}
+
+/// The error body this program's own server answers with, and the `error` event of a stream.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ErrorBody {
+    /// `error`.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// The error.
+    pub error: ErrorObject,
+    /// Id of the request.
+    #[serde(default)]
+    pub request_id: Option<String>,
+}
+
+/// An error.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ErrorObject {
+    /// Class of the error, such as `overloaded_error`.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// For people.
+    pub message: String,
+}
+
+/// Answer of `POST {base}/v1/messages/count_tokens`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct TokenCount {
+    /// Tokens of the request.
+    pub input_tokens: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::expect_used)]
+
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn fields_and_blocks_that_are_not_modelled_pass_through() {
+        let body = json!({
+            "model": "m",
+            "max_tokens": 5,
+            "system": [{"type": "text", "text": "s", "cache_control": {"type": "ephemeral"}}],
+            "messages": [
+                {"role": "user", "content": "hi"},
+                {"role": "user", "content": [{"type": "image", "source": {"type": "url", "url": "u"}}]},
+                {"role": "assistant", "content": [
+                    {"type": "thinking", "thinking": "t", "signature": "s"},
+                    {"type": "redacted_thinking", "data": "d"},
+                    {"type": "tool_use", "id": "t1", "name": "f", "input": {"a": [1]}},
+                ]},
+                {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t1", "content": "x", "is_error": true}]},
+            ],
+            "tools": [{"name": "f", "input_schema": {"type": "object"}}, {"type": "bash_20250124", "name": "bash"}],
+            "tool_choice": {"type": "tool", "name": "f"},
+            "thinking": {"type": "enabled", "budget_tokens": 1024},
+        });
+        let request: MessagesRequest = serde_json::from_value(body.clone()).unwrap();
+        assert_eq!(serde_json::to_value(&request).unwrap(), body);
+    }
+}
