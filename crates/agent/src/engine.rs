@@ -15,7 +15,6 @@ use uuid::Uuid;
 use crate::hub::Hubs;
 use crate::journal::{Journal, JournalError, OpenTurn, SessionKey};
 use crate::limits::Limits;
-use crate::metrics::EngineMetrics;
 use crate::model_entry::ModelEntry;
 use crate::pack_source::{PackError, PackShelf, PackSource};
 use crate::session::{SessionError, SessionHandle};
@@ -45,8 +44,6 @@ pub struct EngineOptions {
     pub random: SharedRandom,
     /// Bounds.
     pub limits: Limits,
-    /// Counts turns and calls.
-    pub metrics: EngineMetrics,
     /// Offers registry tools that the prompt does not list: for migration only (DD-7).
     pub surface_unlisted_tools: bool,
 }
@@ -222,6 +219,11 @@ impl Engine {
             .is_ok();
         self.stop().await;
         ended
+    }
+
+    /// Ends when the engine is stopped: whoever shows its sessions can close then.
+    pub async fn stopped(&self) {
+        self.shared.stop.cancelled().await;
     }
 
     /// Stops every turn where it stands and waits until none runs. What is stored stays, open turns stay

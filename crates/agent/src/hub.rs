@@ -11,10 +11,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use jiff::Timestamp;
+use mainstay_telemetry::metrics::Metrics;
 use tokio::sync::{Semaphore, broadcast, mpsc};
 use tokio_util::sync::CancellationToken;
 
 use crate::event::{Event, ModelDelta, Payload};
+use crate::figures::Figures;
 use crate::journal::SessionKey;
 
 pub use subscription::SubscriptionError;
@@ -29,12 +31,13 @@ const RING: usize = 256;
 /// Replies of clients that may wait for one call.
 const REPLIES: usize = 4;
 
-/// The hubs of one process over one store. Clones share them.
+/// What the engines of one process over one store share: their live sessions, and what they count. Clones share it.
 #[derive(Debug, Clone, Default)]
 pub struct Hubs {
     // A std mutex: held for a lookup or an insertion, never across an await. Dead entries are swept when
     // the map has doubled since the last sweep.
     hubs: Arc<Mutex<HubMap>>,
+    figures: Figures,
 }
 
 #[derive(Debug, Default)]
@@ -44,9 +47,21 @@ struct HubMap {
 }
 
 impl Hubs {
-    /// No session is live yet.
+    /// No session is live yet, and nothing is counted anywhere.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// As [`Hubs::new`], with counters of turns and tool calls that `/metrics` shows.
+    pub fn counted(metrics: &Metrics) -> Self {
+        Self {
+            figures: Figures::register(metrics),
+            ..Self::default()
+        }
+    }
+
+    pub(crate) fn figures(&self) -> &Figures {
+        &self.figures
     }
 
     /// The hub of a session whose newest stored event is `last_seq`.

@@ -25,7 +25,6 @@ use mainstay_telemetry::metrics::{Counter, Gauge, Metrics};
 use mainstay_telemetry::text::escape;
 use serde::Deserialize;
 use tokio::sync::Semaphore;
-use tokio_util::sync::CancellationToken;
 
 use crate::problem::Problem;
 
@@ -70,8 +69,6 @@ impl Default for FacadeLimits {
 pub struct FacadeOptions {
     /// Bounds.
     pub limits: FacadeLimits,
-    /// Ends the connections; cancelled when the agent has drained.
-    pub shutdown: CancellationToken,
     /// Counted over all facades of the process.
     pub metrics: FacadeMetrics,
 }
@@ -118,7 +115,8 @@ struct Facade {
     connections: Arc<Semaphore>,
 }
 
-/// The router of one agent: `/ws`, the path form of OM-505, and health (OM-499).
+/// The router of one agent: `/ws`, the path form of OM-505, and health (OM-499). Connections end when the
+/// engine is stopped, so running turns of a draining engine are shown to their end (OM-503).
 pub fn router(engine: Engine, options: FacadeOptions) -> Router {
     let connections = Arc::new(Semaphore::new(options.limits.connections));
     let facade = Arc::new(Facade {

@@ -6,6 +6,7 @@
 
 pub mod access;
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use axum::Router;
@@ -26,12 +27,12 @@ pub use access::Access;
 /// its successor at once.
 pub trait AgentDirectory: Send + Sync {
     /// The agent, as it is now.
-    fn find(&self, namespace: &str, name: &str) -> Lookup;
+    fn find(&self, namespace: &str, name: &str) -> Found;
 }
 
 /// What is known of an agent.
 #[derive(Debug, Clone)]
-pub enum Lookup {
+pub enum Found {
     /// It can be talked to.
     Ready(Router),
     /// It exists and cannot be talked to.
@@ -56,6 +57,19 @@ pub struct FrontDoor {
     pub version: &'static str,
     /// Further routes behind the same door.
     pub routes: Router,
+}
+
+impl FrontDoor {
+    /// The front door of a listener at `address`, whose callers from other machines need `token`.
+    pub fn new(agents: Arc<dyn AgentDirectory>, token: &str, address: SocketAddr, metrics: Metrics) -> Self {
+        Self {
+            agents,
+            access: Access::of(address, token.to_owned().into()),
+            metrics,
+            version: env!("CARGO_PKG_VERSION"),
+            routes: Router::new(),
+        }
+    }
 }
 
 /// The router of the front door. Serve it with
@@ -144,7 +158,7 @@ async fn hand_over(
 ) -> Response {
     let (shown_namespace, shown_name) = (escape(namespace, 64), escape(name, 64));
     match state.agents.find(namespace, name) {
-        Lookup::Ready(agent) => {
+        Found::Ready(agent) => {
             let Some(uri) = with_path(request.uri(), path) else {
                 return Problem::new(
                     StatusCode::BAD_REQUEST,
@@ -159,13 +173,13 @@ async fn hand_over(
                 Err(never) => match never {},
             }
         }
-        Lookup::NotReady { reason } => Problem::new(
+        Found::NotReady { reason } => Problem::new(
             StatusCode::SERVICE_UNAVAILABLE,
             "agent_not_ready",
             format!("agent `{shown_name}` in namespace `{shown_namespace}` is not ready: {reason}"),
         )
         .into_response(),
-        Lookup::Absent => Problem::new(
+        Found::Absent => Problem::new(
             StatusCode::NOT_FOUND,
             "agent_not_found",
             format!("there is no agent `{shown_name}` in namespace `{shown_namespace}`"),

@@ -198,12 +198,13 @@ impl Connection<'_> {
             let silent_until = self.heard + limits.pong_wait;
             let step = tokio::select! {
                 biased;
-                () = self.facade.options.shutdown.cancelled() => Err(End::Goodbye(GOING_AWAY)),
                 started = stored(&mut self.in_flight) => self.started(started).await,
                 received = stream.next() => self.received(received).await,
                 event = self.view.events.next() => self.happened(event).await,
                 _ = ping.tick() => self.writer.send(Message::Ping(Bytes::new())).await.map_err(End::from),
                 () = tokio::time::sleep_until(silent_until) => Err(End::Gone),
+                // Last: what is there to be shown is shown before the goodbye.
+                () = self.facade.engine.stopped() => Err(End::Goodbye(GOING_AWAY)),
             };
             if let Err(end) = step {
                 return end;

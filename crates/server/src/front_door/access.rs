@@ -4,7 +4,7 @@
 //! was made to resolve to this address (DNS rebinding). Is the `Origin` absent or ours? Another one means that
 //! a page of another site is asking. And is there a valid token, or does the request come from this machine?
 
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use axum::extract::{ConnectInfo, Request, State};
@@ -25,17 +25,26 @@ pub struct Access {
     pub token: SecretString,
     /// Names, beside the loopback ones, under which this listener is reached; without a port, in lower case.
     pub own_names: Vec<String>,
+    /// Whether every address counts as an own name: for a listener on all interfaces, which cannot know by which
+    /// of them it is reached. A name that was made to resolve to this machine is still a name, so this opens
+    /// nothing to DNS rebinding.
+    pub any_address: bool,
     /// Further origins whose pages may come in, as a browser writes them: `https://host:port`
     /// (`OMNIA_ALLOWED_ORIGINS`).
     pub allowed_origins: Vec<String>,
 }
 
 impl Access {
-    /// Loopback names only, and no other origin.
-    pub fn loopback(token: SecretString) -> Self {
+    /// The rules of a listener at `address`: loopback names, the address itself, and no other origin.
+    pub fn of(address: SocketAddr, token: SecretString) -> Self {
+        let own_names = match address {
+            SocketAddr::V4(address) => address.ip().to_string(),
+            SocketAddr::V6(address) => format!("[{}]", address.ip()),
+        };
         Self {
             token,
-            own_names: Vec::new(),
+            own_names: vec![own_names],
+            any_address: address.ip().is_unspecified(),
             allowed_origins: Vec::new(),
         }
     }
@@ -88,7 +97,9 @@ impl Access {
 
     fn is_own_name(&self, host: &str) -> bool {
         let name = host.trim_end_matches('.').to_ascii_lowercase();
-        is_loopback_name(&name) || self.own_names.contains(&name)
+        is_loopback_name(&name)
+            || self.own_names.contains(&name)
+            || (self.any_address && address_of(&name).is_some())
     }
 
     fn own_origin(&self, host: &Authority, headers: &HeaderMap) -> Result<(), Denied> {
@@ -212,14 +223,14 @@ fn is_loopback_name(name: &str) -> bool {
     if name == "localhost" {
         return true;
     }
-    let bare = name.strip_prefix('[').and_then(|name| name.strip_suffix(']'));
-    match bare {
-        Some(address) => address
-            .parse::<Ipv6Addr>()
-            .is_ok_and(|address| address.to_canonical().is_loopback()),
-        None => name
-            .parse::<std::net::Ipv4Addr>()
-            .is_ok_and(|address| address.is_loopback()),
+    address_of(name).is_some_and(|address| address.to_canonical().is_loopback())
+}
+
+/// The address that a host is, where it is one.
+fn address_of(host: &str) -> Option<IpAddr> {
+    match host.strip_prefix('[').and_then(|host| host.strip_suffix(']')) {
+        Some(address) => address.parse().ok().map(IpAddr::V6),
+        None => host.parse().ok().map(IpAddr::V4),
     }
 }
 
@@ -237,6 +248,7 @@ mod tests {
 
     use super::*;
 
+    const LOOPBACK: SocketAddr = SocketAddr::new(IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 7480);
     const HERE: Option<IpAddr> = Some(IpAddr::V4(std::net::Ipv4Addr::LOCALHOST));
     const THERE: Option<IpAddr> = Some(IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 7)));
 
@@ -244,7 +256,7 @@ mod tests {
         Access {
             own_names: vec!["mainstay.example".to_owned()],
             allowed_origins: vec!["https://dashboard.example".to_owned()],
-            ..Access::loopback("correct horse".to_owned().into())
+            ..Access::of(LOOPBACK, "correct horse".to_owned().into())
         }
     }
 
@@ -303,7 +315,7 @@ mod tests {
             ("authorization", "Bearer correct horse"),
         ];
         assert_eq!(judge(HERE, &twice), Err(Denied::Token));
-        let open = Access::loopback(String::new().into());
+        let open = Access::of(LOOPBACK, String::new().into());
         let mut headers = HeaderMap::new();
         headers.insert("host", HeaderValue::from_static("localhost"));
         headers.insert("authorization", HeaderValue::from_static("Bearer "));
@@ -400,6 +412,22 @@ mod tests {
             ("origin", "https://evil.example"),
         ];
         assert_eq!(judge(HERE, &two), Err(Denied::Origin));
+    }
+
+    #[test]
+    fn interfaces_4_a_listener_on_another_address_is_reached_by_addresses_but_not_by_foreign_names() {
+        let token = || "t".to_owned().into();
+        let allowed = |access: &Access, host: &str| {
+            let mut headers = HeaderMap::new();
+            headers.insert("host", host.parse().unwrap());
+            headers.insert("authorization", HeaderValue::from_static("Bearer t"));
+            access.judge(THERE, None, &headers).is_ok()
+        };
+        let one = Access::of("192.0.2.1:7480".parse().unwrap(), token());
+        assert!(allowed(&one, "192.0.2.1:7480") && !allowed(&one, "192.0.2.2:7480"));
+        let every = Access::of("[::]:7480".parse().unwrap(), token());
+        assert!(allowed(&every, "192.0.2.2:7480") && allowed(&every, "[2001:db8::1]"));
+        assert!(!allowed(&every, "evil.example") && !allowed(&every, "192.0.2.2.evil.example"));
     }
 
     #[test]

@@ -12,16 +12,16 @@ use super::*;
 struct Directory;
 
 impl AgentDirectory for Directory {
-    fn find(&self, namespace: &str, name: &str) -> Lookup {
+    fn find(&self, namespace: &str, name: &str) -> Found {
         match (namespace, name) {
-            ("default", "helpdesk") => Lookup::Ready(Router::new().fallback(|request: Request| async move {
+            ("default", "helpdesk") => Found::Ready(Router::new().fallback(|request: Request| async move {
                 let caller = request.extensions().get::<Caller>().cloned().unwrap();
                 format!("{} from {}", request.uri(), caller.origin)
             })),
-            ("default", "broken") => Lookup::NotReady {
+            ("default", "broken") => Found::NotReady {
                 reason: "ProviderNotFound".to_owned(),
             },
-            _ => Lookup::Absent,
+            _ => Found::Absent,
         }
     }
 }
@@ -29,7 +29,7 @@ impl AgentDirectory for Directory {
 fn door() -> Router {
     router(FrontDoor {
         agents: Arc::new(Directory),
-        access: Access::loopback("token".to_owned().into()),
+        access: Access::of("127.0.0.1:7480".parse().unwrap(), "token".to_owned().into()),
         metrics: Metrics::new(),
         version: "1.2.3",
         routes: Router::new().route("/extra", get(|| async { "extra" })),

@@ -6,12 +6,14 @@ use std::time::Duration;
 use axum::Router;
 use mainstay_agent::SessionHandle;
 use mainstay_telemetry::metrics::Metrics;
+use mainstay_telemetry::task;
 use serde_json::{Value, json};
+use tokio::sync::Notify;
 use tokio_tungstenite::tungstenite::Message;
 
 use super::support::*;
 use crate::facade::{FacadeLimits, FacadeOptions, router};
-use crate::front_door::{self, Access, AgentDirectory, FrontDoor, Lookup};
+use crate::front_door::{self, AgentDirectory, Found, FrontDoor};
 
 async fn refused(url: &str) -> (u16, Value) {
     match Client::open(url, &[]).await {
@@ -48,20 +50,35 @@ async fn om_527_connections_over_the_limit_and_while_draining_are_answered_with_
         connections: 1,
         ..FacadeLimits::default()
     };
-    let served = Served::with(vec![], json!({}), limits).await;
+    let gate = Arc::new(Notify::new());
+    let script = vec![text("Hello "), Say::Wait(gate.clone()), text("world")];
+    let served = Served::with(vec![script], json!({}), limits).await;
     let url = format!("ws://{}/ws", served.address);
     let (client, _) = served.connect("").await;
     assert_eq!(refused(&url).await.0, 503);
     drop(client);
     served.connections(0).await;
     let (mut client, _) = served.connect("").await;
-    assert!(served.engine.drain(Duration::from_secs(1)).await);
     client.say("hi").await;
-    assert_eq!(client.next().await["error"]["code"], "AGENT_UNAVAILABLE");
+    client.until("chunk").await;
+    let drained = task::spawn("drain", {
+        let engine = served.engine.clone();
+        async move { engine.drain(PATIENCE).await }
+    });
+    while !served.engine.is_draining() {
+        tokio::task::yield_now().await;
+    }
     let (status, body) = refused(&url).await;
     assert_eq!((status, &body["error"]), (503, &json!("draining")), "OM-503");
-    served.options.shutdown.cancel();
-    assert_eq!(client.until_closed().await.1, Some(1001));
+    gate.notify_one();
+    let (frames, code) = client.until_closed().await;
+    assert_eq!(
+        frames.last().unwrap()["content"],
+        "Hello world",
+        "the running turn is shown to its end"
+    );
+    assert_eq!(code, Some(1001));
+    assert!(drained.await.unwrap());
 }
 
 #[tokio::test]
@@ -165,10 +182,10 @@ async fn a_client_that_reads_too_slowly_loses_its_connection_and_the_turn_goes_o
 struct One(Router);
 
 impl AgentDirectory for One {
-    fn find(&self, namespace: &str, name: &str) -> Lookup {
+    fn find(&self, namespace: &str, name: &str) -> Found {
         match (namespace, name) {
-            ("default", "helpdesk") => Lookup::Ready(self.0.clone()),
-            _ => Lookup::Absent,
+            ("default", "helpdesk") => Found::Ready(self.0.clone()),
+            _ => Found::Absent,
         }
     }
 }
@@ -177,13 +194,12 @@ impl AgentDirectory for One {
 async fn behind_the_door(scripts: Vec<Vec<Say>>) -> (std::net::SocketAddr, Served) {
     let served = Served::new(scripts).await;
     let facade = router(served.engine.clone(), FacadeOptions::default());
-    let door = front_door::router(FrontDoor {
-        agents: Arc::new(One(facade)),
-        access: Access::loopback("correct horse".to_owned().into()),
-        metrics: Metrics::new(),
-        version: "0",
-        routes: Router::new(),
-    });
+    let door = front_door::router(FrontDoor::new(
+        Arc::new(One(facade)),
+        "correct horse",
+        "127.0.0.1:7480".parse().unwrap(),
+        Metrics::new(),
+    ));
     (listen(door).await, served)
 }
 

@@ -8,14 +8,14 @@ type ByOutcome = Family<Vec<(&'static str, &'static str)>, Counter>;
 
 /// Counters that clones share. Label values are fixed words, never names of users or tools.
 #[derive(Debug, Clone, Default)]
-pub struct EngineMetrics {
+pub(crate) struct Figures {
     turns: ByOutcome,
     tool_calls: ByOutcome,
 }
 
-impl EngineMetrics {
+impl Figures {
     /// Counters that `/metrics` shows.
-    pub fn register(metrics: &Metrics) -> Self {
+    pub(crate) fn register(metrics: &Metrics) -> Self {
         let counters = Self::default();
         metrics.register("turns", "Turns that ended, by how", &counters.turns);
         metrics.register(
@@ -51,7 +51,7 @@ mod tests {
     #[test]
     fn ends_are_counted_by_how() {
         let metrics = Metrics::new();
-        let counters = EngineMetrics::register(&metrics);
+        let counters = Figures::register(&metrics);
         counters.turn_ended("turn.done");
         counters.call_ended(CallOutcome::Denied);
         let text = metrics.encode();
