@@ -67,6 +67,10 @@ reasons! {
     HANDLER_TYPE_NOT_SUPPORTED = "HandlerTypeNotSupported";
     /// The spec breaks a rule that admission would have refused.
     INVALID_SPEC = "InvalidSpec";
+    /// A provider's type is not served by this version.
+    PROVIDER_TYPE_NOT_SUPPORTED = "ProviderTypeNotSupported";
+    /// Sandboxes are not served by this version.
+    SANDBOX_NOT_SUPPORTED = "SandboxNotSupported";
 }
 
 // PromptPack (OM-300 … OM-318).
@@ -173,6 +177,10 @@ reasons! {
     MODEL_NOT_REQUIRED = "ModelNotRequired";
     /// The model is not named.
     MODEL_MISSING = "ModelMissing";
+    /// The scenario of a mock is missing or wrong.
+    SCENARIO_INVALID = "ScenarioInvalid";
+    /// The provider is hosted by a cloud platform, which is not served by this version.
+    HOSTING_NOT_SERVED = "HostingNotServed";
 }
 
 // ToolPolicy (OM-351).

@@ -1,0 +1,160 @@
+//! What wakes an agent (OM-252 … OM-254).
+
+use std::sync::Arc;
+
+use k8s_openapi::api::{
+    apps::v1::Deployment,
+    core::v1::{ConfigMap, Secret, Service},
+};
+use kube::{Client, Resource, ResourceExt, runtime::reflector::Store};
+use mainstay_resources::{
+    names,
+    omnia::{AgentRuntime, PromptPack, Provider, ToolRegistry},
+};
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    Controller,
+    gather::{CONFIG_MAP, SECRET},
+};
+use crate::{
+    events::Publisher,
+    options::ControllersOptions,
+    work::{Change, Dependencies, Guarded, Reference, Seen, Watched, Work, matching, named, reference},
+};
+
+type Agents = Store<Guarded<AgentRuntime>>;
+
+/// Runs until cancelled.
+pub(crate) async fn run(client: Client, options: ControllersOptions, cancellation: CancellationToken) {
+    let mut work: Work<AgentRuntime> = Work::new("agent-runtime-controller", client.clone(), cancellation);
+    let dependencies = Arc::new(Dependencies::new());
+    let forgetting = Arc::clone(&dependencies);
+    work.own(move |agent, change| {
+        let key = reference(agent);
+        if change == Change::Deleted {
+            forgetting.forget(&key);
+        }
+        vec![key]
+    });
+    references(&mut work);
+    children(&mut work, &dependencies);
+    let controller = Controller {
+        publisher: Publisher::new(
+            client.clone(),
+            options.clock.clone(),
+            options.random.clone(),
+            "agentruntime-controller",
+        ),
+        client,
+        options,
+        dependencies,
+    };
+    work.run(3, controller).await;
+}
+
+/// Objects that an agent names: by name, so that one that is created later wakes those that wait for it.
+fn references(work: &mut Work<AgentRuntime>) {
+    let agents = work.store();
+    work.also::<PromptPack>(move |pack, _| {
+        let Ok(spec) = pack.0.as_ref().map(|pack| &pack.spec) else {
+            return Vec::new();
+        };
+        matching(&agents, pack.meta().namespace.as_deref(), |agent| {
+            refers_to_pack(agent, &spec.pack_name)
+        })
+    });
+    let agents = work.store();
+    // A registry's status does not matter to an agent (OM-263), and a probed one changes it all the time.
+    let mut generations = Seen::new();
+    work.also::<ToolRegistry>(move |registry, change| {
+        let meta = registry.meta();
+        let generation = (change == Change::Applied).then(|| (meta.generation, meta.uid.clone()));
+        if !generations.changed(registry, generation) {
+            return Vec::new();
+        }
+        let name = registry.name_any();
+        matching(&agents, meta.namespace.as_deref(), |agent| {
+            agent
+                .spec
+                .tool_registry_ref
+                .as_ref()
+                .is_some_and(|reference| reference.name == name)
+        })
+    });
+    let agents = work.store();
+    work.also::<Provider>(move |provider, _| {
+        let name = provider.name_any();
+        matching(&agents, provider.meta().namespace.as_deref(), |agent| {
+            agent
+                .spec
+                .providers
+                .iter()
+                .any(|entry| entry.provider_ref.name == name)
+        })
+    });
+}
+
+fn refers_to_pack(agent: &AgentRuntime, pack_name: &str) -> bool {
+    let candidate = agent
+        .spec
+        .rollout
+        .as_ref()
+        .and_then(|rollout| rollout.candidate.as_ref())
+        .and_then(|candidate| candidate.prompt_pack_ref.as_ref());
+    agent.spec.prompt_pack_ref.name == pack_name
+        || candidate.is_some_and(|reference| reference.name == pack_name)
+}
+
+/// Objects that an agent owns, and Secrets and ConfigMaps that its last reconcile looked at.
+fn children(work: &mut Work<AgentRuntime>, dependencies: &Arc<Dependencies<Reference<AgentRuntime>>>) {
+    let agents = work.store();
+    work.also::<Deployment>(move |deployment, _| with_child(&agents, deployment, |agent| agent.to_owned()));
+    let agents = work.store();
+    work.also::<Service>(move |service, _| with_child(&agents, service, |agent| agent.to_owned()));
+    let agents = work.store();
+    let read = Arc::clone(dependencies);
+    work.also::<ConfigMap>(move |config_map, _| {
+        let mut affected = dependents(&read, CONFIG_MAP, config_map);
+        affected.extend(with_child(&agents, config_map, names::tools_config_map));
+        affected.extend(with_child(&agents, config_map, names::providers_config_map));
+        affected
+    });
+    let agents = work.store();
+    let read = Arc::clone(dependencies);
+    work.also::<Secret>(move |secret, _| {
+        let mut affected = dependents(&read, SECRET, secret);
+        affected.extend(with_child(&agents, secret, names::tool_secrets));
+        affected
+    });
+}
+
+/// The agents whose child has the name of the changed object. The name decides, not the owner: an object that is in
+/// the way belongs to somebody else.
+fn with_child<K: Watched>(
+    agents: &Agents,
+    object: &Guarded<K>,
+    child: impl Fn(&str) -> String,
+) -> Vec<Reference<AgentRuntime>> {
+    let name = object.name_any();
+    matching(
+        agents,
+        object.meta().namespace.as_deref(),
+        |agent: &AgentRuntime| child(&agent.name_any()) == name,
+    )
+}
+
+fn dependents<K: Watched>(
+    dependencies: &Dependencies<Reference<AgentRuntime>>,
+    kind: &'static str,
+    object: &Guarded<K>,
+) -> Vec<Reference<AgentRuntime>> {
+    let namespace = object.meta().namespace.as_deref();
+    dependencies
+        .dependents(kind, &object.name_any(), |agent| {
+            agent.namespace.as_deref() == namespace
+        })
+        .into_iter()
+        .map(|agent| named(&agent.name, namespace.unwrap_or_default()))
+        .collect()
+}

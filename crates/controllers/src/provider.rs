@@ -1,0 +1,218 @@
+//! Provider: resolves the credential, checks the endpoint, says whether agents can use it (OM-348 … OM-350).
+
+mod decision;
+mod health;
+
+use std::{collections::BTreeMap, time::Duration};
+
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use kube::{Api, Client, Resource, ResourceExt};
+use mainstay_resources::{names, omnia::Provider, validation::provider as validation};
+use tokio_util::sync::CancellationToken;
+
+use self::decision::{Inputs, Scenario, SecretLookup};
+use crate::{
+    error::ReconcileError,
+    events::Publisher,
+    options::ControllersOptions,
+    status,
+    work::{Change, Guarded, Next, Reconciler, Seen, Work, matching, reference},
+};
+
+/// Time between two checks of an endpoint that cannot be reached (OM-349).
+const RECHECK: Duration = Duration::from_secs(30);
+
+/// The ConfigMap and key that a provider's scenario annotation names.
+///
+/// # Errors
+///
+/// What is wrong with the annotation.
+pub(crate) fn scenario_reference(provider: &Provider) -> Result<Option<(String, String)>, String> {
+    let Some(text) = provider.annotations().get(names::SCENARIO_ANNOTATION) else {
+        return Ok(None);
+    };
+    match text.split_once('/') {
+        Some((name, key)) if !name.is_empty() && !key.is_empty() && !key.contains('/') => {
+            Ok(Some((name.to_owned(), key.to_owned())))
+        }
+        _ => Err(format!(
+            "annotation {}: {text:?} is not of the form CONFIGMAP/KEY",
+            names::SCENARIO_ANNOTATION
+        )),
+    }
+}
+
+struct Controller {
+    client: Client,
+    options: ControllersOptions,
+    publisher: Publisher,
+}
+
+impl Controller {
+    /// The Secret that the credential comes from, if the spec names one.
+    async fn secret(&self, provider: &Provider, namespace: &str) -> Result<SecretLookup, ReconcileError> {
+        let validation::CredentialPlan::Secret { name, .. } = validation::credential(&provider.spec) else {
+            return Ok(SecretLookup::NotNeeded);
+        };
+        let api: Api<Secret> = Api::namespaced(self.client.clone(), namespace);
+        let secret = api
+            .get_opt(name)
+            .await
+            .map_err(ReconcileError::api(format!("read Secret {namespace}/{name}")))?;
+        Ok(match secret {
+            None => SecretLookup::Missing,
+            Some(secret) => SecretLookup::Found(
+                secret
+                    .data
+                    .unwrap_or_default()
+                    .into_iter()
+                    .map(|(key, value)| (key, value.0.into()))
+                    .collect(),
+            ),
+        })
+    }
+
+    async fn scenario(&self, provider: &Provider, namespace: &str) -> Result<Scenario, ReconcileError> {
+        let (name, key) = match scenario_reference(provider) {
+            Ok(None) => return Ok(Scenario::None),
+            Ok(Some(reference)) => reference,
+            Err(message) => return Ok(Scenario::Wrong(message)),
+        };
+        let api: Api<ConfigMap> = Api::namespaced(self.client.clone(), namespace);
+        let config_map = api
+            .get_opt(&name)
+            .await
+            .map_err(ReconcileError::api(format!("read ConfigMap {namespace}/{name}")))?;
+        let Some(config_map) = config_map else {
+            return Ok(Scenario::Wrong(format!(
+                "ConfigMap {name:?} of the scenario does not exist"
+            )));
+        };
+        Ok(match config_map.data.unwrap_or_default().get(&key) {
+            None => Scenario::Wrong(format!("ConfigMap {name:?} has no key {key:?}")),
+            Some(text) => match mainstay_llm::mock::Scenario::parse(text) {
+                Ok(_) => Scenario::Valid,
+                Err(error) => Scenario::Wrong(format!("ConfigMap {name:?}, key {key:?}: {error}")),
+            },
+        })
+    }
+}
+
+impl Reconciler<Provider> for Controller {
+    async fn reconcile(&self, provider: &Provider) -> Result<Next, ReconcileError> {
+        if provider.metadata.deletion_timestamp.is_some() {
+            return Ok(Next::AwaitChange);
+        }
+        let namespace = provider.namespace().unwrap_or_default();
+        let mut inputs = Inputs {
+            secret: self.secret(provider, &namespace).await?,
+            scenario: self.scenario(provider, &namespace).await?,
+            endpoint: None,
+        };
+        // A provider that is wrong already needs no request to somebody's server.
+        if !decision::is_faulty(provider, &inputs)
+            && let Some(base) = health::base_url(&provider.spec, &self.options.environment)
+        {
+            inputs.endpoint = Some(health::check(&self.options.connector, &namespace, &base).await);
+        }
+        let unreachable = matches!(inputs.endpoint, Some(Err(_)));
+        let (new, notices) = decision::status(provider, &inputs, self.options.clock.now());
+        let api = Api::namespaced(self.client.clone(), &namespace);
+        if status::write(&api, provider, &new).await? {
+            for notice in notices {
+                self.publisher.publish(provider, notice).await;
+            }
+        }
+        Ok(if unreachable {
+            Next::After(RECHECK)
+        } else {
+            Next::AwaitChange
+        })
+    }
+
+    fn publisher(&self) -> &Publisher {
+        &self.publisher
+    }
+}
+
+/// What a reconcile depends on of the object itself. The annotation that names a scenario is not part of the spec, so
+/// the generation does not tell all; and a status write alone must not repeat the health check.
+#[derive(Clone, PartialEq)]
+struct Version {
+    generation: Option<i64>,
+    uid: Option<String>,
+    scenario: Option<String>,
+    deleting: bool,
+}
+
+impl Version {
+    fn of(provider: &Guarded<Provider>) -> Version {
+        let meta = provider.meta();
+        Version {
+            generation: meta.generation,
+            uid: meta.uid.clone(),
+            scenario: provider.annotations().get(names::SCENARIO_ANNOTATION).cloned(),
+            deleting: meta.deletion_timestamp.is_some(),
+        }
+    }
+}
+
+/// Whether a provider reads a Secret.
+fn reads_secret(provider: &Provider, name: &str) -> bool {
+    let credential = provider
+        .spec
+        .credential
+        .as_ref()
+        .and_then(|credential| credential.secret_ref.as_ref());
+    let hosting = provider
+        .spec
+        .auth
+        .as_ref()
+        .and_then(|auth| auth.credentials_secret_ref.as_ref());
+    credential
+        .into_iter()
+        .chain(hosting)
+        .any(|secret| secret.name == name)
+}
+
+/// Runs until cancelled.
+pub(crate) async fn run(client: Client, options: ControllersOptions, cancellation: CancellationToken) {
+    let mut work: Work<Provider> = Work::new("provider-controller", client.clone(), cancellation);
+    let mut versions = Seen::new();
+    work.own(move |provider, change| {
+        let version = (change == Change::Applied).then(|| Version::of(provider));
+        if versions.changed(provider, version) {
+            vec![reference(provider)]
+        } else {
+            Vec::new()
+        }
+    });
+    let store = work.store();
+    work.also::<Secret>(move |secret, _| {
+        matching(&store, secret.meta().namespace.as_deref(), |provider| {
+            reads_secret(provider, &secret.name_any())
+        })
+    });
+    let store = work.store();
+    work.also::<ConfigMap>(move |config_map, _| {
+        matching(&store, config_map.meta().namespace.as_deref(), |provider| {
+            scenario_reference(provider)
+                .is_ok_and(|found| found.is_some_and(|(name, _)| name == config_map.name_any()))
+        })
+    });
+    let controller = Controller {
+        publisher: Publisher::new(
+            client.clone(),
+            options.clock.clone(),
+            options.random.clone(),
+            "provider-controller",
+        ),
+        client,
+        options,
+    };
+    // Health checks may take their five seconds; one slow endpoint must not hold up the other providers.
+    work.run(3, controller).await;
+}
+
+/// The content of a Secret, by key.
+type SecretData = BTreeMap<String, secrecy::SecretSlice<u8>>;

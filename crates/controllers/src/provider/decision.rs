@@ -1,0 +1,402 @@
+//! What a provider's status says (OM-348). Pure.
+
+use std::collections::BTreeSet;
+
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use mainstay_resources::{
+    condition_types,
+    conditions::{ConditionStatus, NewCondition, find_condition, remove_condition, set_condition},
+    omnia::{
+        Provider, ProviderStatus,
+        provider::{Phase, ProviderType},
+    },
+    reasons,
+    validation::{self, provider::CredentialPlan},
+};
+use secrecy::ExposeSecret;
+
+use super::SecretData;
+use crate::events::Notice;
+
+/// The Secret of the credential.
+pub(super) enum SecretLookup {
+    /// The credential is elsewhere, or there is none.
+    NotNeeded,
+    /// It does not exist.
+    Missing,
+    /// It exists and holds this.
+    Found(SecretData),
+}
+
+/// The scenario of a mock.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Scenario {
+    /// None is named.
+    None,
+    /// It can be used.
+    Valid,
+    /// It cannot.
+    Wrong(String),
+}
+
+/// What the decision depends on, beside the spec.
+pub(super) struct Inputs {
+    pub(super) secret: SecretLookup,
+    pub(super) scenario: Scenario,
+    /// Result of the health check; `None` when the endpoint was not checked.
+    pub(super) endpoint: Option<Result<String, String>>,
+}
+
+/// Whether the provider is wrong whatever its endpoint says.
+pub(super) fn is_faulty(provider: &Provider, inputs: &Inputs) -> bool {
+    spec_conditions(provider, inputs)
+        .iter()
+        .any(|condition| condition.status == ConditionStatus::False)
+}
+
+/// The whole status, and the Events of what changed for the worse.
+pub(super) fn status(provider: &Provider, inputs: &Inputs, now: Timestamp) -> (ProviderStatus, Vec<Notice>) {
+    let before = provider.status.clone().unwrap_or_default();
+    let generation = provider.metadata.generation;
+    let time = Time(now);
+    let mut conditions = before.conditions.clone();
+    let mut decided = spec_conditions(provider, inputs);
+    let faulty = decided
+        .iter()
+        .any(|condition| condition.status == ConditionStatus::False);
+    match &inputs.endpoint {
+        Some(Ok(message)) => decided.push(NewCondition::met(
+            condition_types::ENDPOINT_REACHABLE,
+            reasons::ENDPOINT_REACHABLE,
+            message.clone(),
+        )),
+        Some(Err(message)) => decided.push(NewCondition::unmet(
+            condition_types::ENDPOINT_REACHABLE,
+            reasons::ENDPOINT_UNREACHABLE,
+            message.clone(),
+        )),
+        None => {
+            remove_condition(&mut conditions, condition_types::ENDPOINT_REACHABLE);
+        }
+    }
+    let unreachable = matches!(inputs.endpoint, Some(Err(_)));
+    if provider.spec.platform.is_none() {
+        remove_condition(&mut conditions, condition_types::AUTH_CONFIGURED);
+    }
+    let mut notices = Vec::new();
+    for condition in decided {
+        let previous = find_condition(&conditions, condition.kind).map(|old| old.reason.clone());
+        if condition.status == ConditionStatus::False && previous.as_deref() != Some(condition.reason) {
+            notices.push(Notice::warning(condition.reason, condition.message.clone()));
+        }
+        set_condition(&mut conditions, condition, generation, &time);
+    }
+    let phase = if faulty {
+        Phase::Error
+    } else if unreachable {
+        Phase::Unavailable
+    } else {
+        Phase::Ready
+    };
+    // The time alone is no reason to write a status.
+    let unchanged = before.phase == Some(phase) && before.observed_generation == generation;
+    let last_validated = match (phase, unchanged) {
+        (Phase::Ready, false) => Some(time),
+        _ => before.last_validated,
+    };
+    (
+        ProviderStatus {
+            phase: Some(phase),
+            conditions,
+            last_validated,
+            observed_generation: generation,
+        },
+        notices,
+    )
+}
+
+/// Everything but the endpoint.
+fn spec_conditions(provider: &Provider, inputs: &Inputs) -> Vec<NewCondition> {
+    let (secret, configured) = credential(provider, &inputs.secret);
+    let usable = secret.status == ConditionStatus::True && configured.status == ConditionStatus::True;
+    let valid = if usable {
+        NewCondition::met(
+            condition_types::CREDENTIAL_VALID,
+            reasons::CREDENTIAL_VALID,
+            configured.message.clone(),
+        )
+    } else {
+        let cause = if secret.status == ConditionStatus::True {
+            &configured
+        } else {
+            &secret
+        };
+        NewCondition::unmet(
+            condition_types::CREDENTIAL_VALID,
+            reasons::CREDENTIAL_INVALID,
+            cause.message.clone(),
+        )
+    };
+    let mut conditions = vec![secret, configured, valid, model(provider, &inputs.scenario)];
+    if provider.spec.platform.is_some() {
+        conditions.push(NewCondition::unmet(
+            condition_types::AUTH_CONFIGURED,
+            reasons::HOSTING_NOT_SERVED,
+            "spec.platform: models that a cloud platform hosts are not served by this version",
+        ));
+    }
+    conditions
+}
+
+/// `SecretFound` and `CredentialConfigured`.
+fn credential(provider: &Provider, secret: &SecretLookup) -> (NewCondition, NewCondition) {
+    let found = |reason, message: &str| NewCondition::met(condition_types::SECRET_FOUND, reason, message);
+    let configured =
+        |reason, message: String| NewCondition::met(condition_types::CREDENTIAL_CONFIGURED, reason, message);
+    let no_secret = || found(reasons::NO_SECRET_REQUIRED, "no Secret is named");
+    match validation::provider::credential(&provider.spec) {
+        CredentialPlan::NotRequired => (
+            no_secret(),
+            configured(reasons::NO_CREDENTIAL_REQUIRED, "no credential is needed".into()),
+        ),
+        CredentialPlan::EnvironmentVariable(name) => (
+            no_secret(),
+            configured(
+                reasons::ENV_VAR_CONFIGURED,
+                format!("the credential is in environment variable {name}"),
+            ),
+        ),
+        CredentialPlan::File(path) => (
+            no_secret(),
+            configured(
+                reasons::FILE_PATH_CONFIGURED,
+                format!("the credential is in file {path}"),
+            ),
+        ),
+        CredentialPlan::Invalid { reason, message } => (
+            no_secret(),
+            NewCondition::unmet(condition_types::CREDENTIAL_CONFIGURED, reason, message),
+        ),
+        CredentialPlan::Secret { name, key } => from_secret(provider.spec.kind, name, key, secret),
+    }
+}
+
+fn from_secret(
+    kind: ProviderType,
+    name: &str,
+    named: Option<&str>,
+    secret: &SecretLookup,
+) -> (NewCondition, NewCondition) {
+    let missing = |reason, message: String| {
+        (
+            NewCondition::unmet(condition_types::SECRET_FOUND, reason, message.clone()),
+            NewCondition::unmet(condition_types::CREDENTIAL_CONFIGURED, reason, message),
+        )
+    };
+    let SecretLookup::Found(data) = secret else {
+        return missing(
+            reasons::SECRET_NOT_FOUND,
+            format!("Secret {name:?} does not exist"),
+        );
+    };
+    let present: BTreeSet<String> = data.keys().cloned().collect();
+    let key = match validation::provider::choose_key(kind, named, &present) {
+        Ok(key) => key,
+        Err(wanted) => {
+            let message = format!("Secret {name:?} has none of the keys {}", wanted.join(", "));
+            return missing(reasons::SECRET_KEY_MISSING, message);
+        }
+    };
+    let found = NewCondition::met(
+        condition_types::SECRET_FOUND,
+        reasons::SECRET_FOUND,
+        format!("Secret {name:?} has key {key:?}"),
+    );
+    let placeholder = data
+        .get(&key)
+        .and_then(|value| std::str::from_utf8(value.expose_secret()).ok())
+        .is_some_and(validation::provider::is_placeholder);
+    let configured = if placeholder {
+        NewCondition::unmet(
+            condition_types::CREDENTIAL_CONFIGURED,
+            reasons::PLACEHOLDER_CREDENTIAL,
+            format!("Secret {name:?}, key {key:?} holds an example value"),
+        )
+    } else {
+        NewCondition::met(
+            condition_types::CREDENTIAL_CONFIGURED,
+            reasons::SECRET_FOUND,
+            format!("the credential is in Secret {name:?}, key {key:?}"),
+        )
+    };
+    (found, configured)
+}
+
+/// `ModelValid`: the model is named, a mock's scenario can be used, and the spec is one that admission would take.
+fn model(provider: &Provider, scenario: &Scenario) -> NewCondition {
+    let kind = condition_types::MODEL_VALID;
+    let findings = validation::provider::validate(&provider.spec);
+    if !findings.is_empty() {
+        return NewCondition::unmet(kind, reasons::INVALID_SPEC, validation::join(&findings));
+    }
+    if let Scenario::Wrong(message) = scenario {
+        return NewCondition::unmet(kind, reasons::SCENARIO_INVALID, message.clone());
+    }
+    match validation::provider::model(&provider.spec) {
+        Ok(reason) => {
+            let model = provider.spec.model.as_deref().filter(|model| !model.is_empty());
+            let message = model.map_or_else(
+                || "no model is needed".to_owned(),
+                |model| format!("model {model}"),
+            );
+            NewCondition::met(kind, reason, message)
+        }
+        Err(reason) => NewCondition::unmet(
+            kind,
+            reason,
+            format!("spec.model is required for type {}", provider.spec.kind),
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use serde_json::json;
+
+    use super::*;
+
+    fn provider(spec: serde_json::Value) -> Provider {
+        Provider::new("p", serde_json::from_value(spec).unwrap())
+    }
+
+    fn inputs(secret: SecretLookup) -> Inputs {
+        Inputs {
+            secret,
+            scenario: Scenario::None,
+            endpoint: None,
+        }
+    }
+
+    fn secret(key: &str, value: &str) -> SecretLookup {
+        SecretLookup::Found([(key.to_owned(), value.as_bytes().to_vec().into())].into())
+    }
+
+    fn judged(spec: serde_json::Value, inputs: &Inputs) -> (Phase, Vec<String>) {
+        let (status, _) = status(&provider(spec), inputs, Timestamp::UNIX_EPOCH);
+        let conditions = status
+            .conditions
+            .iter()
+            .map(|condition| format!("{}={} {}", condition.type_, condition.status, condition.reason));
+        (status.phase.unwrap(), conditions.collect())
+    }
+
+    const WITH_SECRET: fn() -> serde_json::Value =
+        || json!({ "type": "openai", "model": "m", "credential": { "secretRef": { "name": "s" } } });
+
+    #[test]
+    fn a_mock_is_ready_by_itself_om_348() {
+        let (phase, conditions) = judged(json!({ "type": "mock" }), &inputs(SecretLookup::NotNeeded));
+        assert_eq!(phase, Phase::Ready);
+        assert_eq!(
+            conditions,
+            [
+                "SecretFound=True NoSecretRequired",
+                "CredentialConfigured=True NoCredentialRequired",
+                "CredentialValid=True CredentialValid",
+                "ModelValid=True ModelNotRequired",
+            ]
+        );
+    }
+
+    #[test]
+    fn the_secret_decides_until_it_can_be_used_om_348_om_350() {
+        let (phase, conditions) = judged(WITH_SECRET(), &inputs(SecretLookup::Missing));
+        assert_eq!(phase, Phase::Error);
+        assert!(
+            conditions.contains(&"SecretFound=False SecretNotFound".to_owned()),
+            "{conditions:?}"
+        );
+        let (phase, conditions) = judged(WITH_SECRET(), &inputs(secret("other", "x")));
+        assert_eq!(phase, Phase::Error);
+        assert!(
+            conditions.contains(&"SecretFound=False SecretKeyMissing".to_owned()),
+            "{conditions:?}"
+        );
+        let (phase, conditions) = judged(WITH_SECRET(), &inputs(secret("api-key", "changeme")));
+        assert_eq!(phase, Phase::Error);
+        assert!(
+            conditions.contains(&"CredentialConfigured=False PlaceholderCredential".to_owned()),
+            "{conditions:?}"
+        );
+        let (phase, conditions) = judged(WITH_SECRET(), &inputs(secret("OPENAI_API_KEY", "sk-1\n")));
+        assert_eq!(phase, Phase::Ready);
+        assert!(
+            conditions.contains(&"CredentialConfigured=True SecretFound".to_owned()),
+            "{conditions:?}"
+        );
+    }
+
+    #[test]
+    fn no_message_shows_the_credential() {
+        let (status, notices) = status(
+            &provider(WITH_SECRET()),
+            &inputs(secret("api-key", "your-api-key-hunter2")),
+            Timestamp::UNIX_EPOCH,
+        );
+        let text = format!("{}{notices:?}", serde_json::to_string(&status).unwrap());
+        assert!(!text.contains("hunter2"), "{text}");
+    }
+
+    #[test]
+    fn an_unreachable_endpoint_makes_the_provider_unavailable_om_349() {
+        let mut inputs = inputs(secret("api-key", "sk-1"));
+        inputs.endpoint = Some(Err("refused".into()));
+        let (phase, conditions) = judged(WITH_SECRET(), &inputs);
+        assert_eq!(phase, Phase::Unavailable);
+        assert!(
+            conditions.contains(&"EndpointReachable=False EndpointUnreachable".to_owned()),
+            "{conditions:?}"
+        );
+        inputs.endpoint = Some(Ok("answered 401".into()));
+        assert_eq!(judged(WITH_SECRET(), &inputs).0, Phase::Ready);
+    }
+
+    #[test]
+    fn model_and_scenario_are_faults_of_the_provider() {
+        let missing = judged(
+            json!({ "type": "vllm", "baseURL": "http://x" }),
+            &inputs(SecretLookup::NotNeeded),
+        );
+        assert_eq!(missing.0, Phase::Error);
+        assert!(
+            missing.1.contains(&"ModelValid=False ModelMissing".to_owned()),
+            "{missing:?}"
+        );
+        let wrong = Inputs {
+            secret: SecretLookup::NotNeeded,
+            scenario: Scenario::Wrong("ConfigMap \"s\" of the scenario does not exist".into()),
+            endpoint: None,
+        };
+        let (phase, conditions) = judged(json!({ "type": "mock" }), &wrong);
+        assert_eq!(phase, Phase::Error);
+        assert!(
+            conditions.contains(&"ModelValid=False ScenarioInvalid".to_owned()),
+            "{conditions:?}"
+        );
+    }
+
+    #[test]
+    fn an_unchanged_state_gives_the_same_status_and_no_event_om_249_om_295() {
+        let mut provider = provider(WITH_SECRET());
+        let (first, notices) = status(&provider, &inputs(SecretLookup::Missing), Timestamp::UNIX_EPOCH);
+        assert!(!notices.is_empty());
+        provider.status = Some(first.clone());
+        let later = Timestamp::from_second(1000).unwrap();
+        let (second, notices) = status(&provider, &inputs(SecretLookup::Missing), later);
+        assert_eq!(second, first);
+        assert!(notices.is_empty());
+    }
+}

@@ -1,0 +1,166 @@
+//! ToolRegistry: validates handlers, lists their tools, probes their endpoints when asked to (OM-319 … OM-347).
+
+mod decision;
+mod probe;
+mod sandboxes;
+
+use std::{collections::BTreeMap, time::Duration};
+
+use kube::{Api, Client, Resource, ResourceExt, api::ListParams, core::DeserializeGuard};
+use mainstay_resources::{
+    duration,
+    omnia::{ToolPolicy, ToolRegistry},
+};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    error::{ReconcileError, is_not_found},
+    events::Publisher,
+    options::ControllersOptions,
+    presence::Presence,
+    status,
+    work::{Change, Next, Reconciler, Seen, Work, named, reference},
+};
+
+/// Shortest time between two probes, whatever the spec says.
+const SHORTEST_INTERVAL: Duration = Duration::from_secs(1);
+
+struct Controller {
+    client: Client,
+    options: ControllersOptions,
+    presence: Presence,
+    publisher: Publisher,
+}
+
+impl Reconciler<ToolRegistry> for Controller {
+    async fn reconcile(&self, registry: &ToolRegistry) -> Result<Next, ReconcileError> {
+        if registry.metadata.deletion_timestamp.is_some() {
+            return Ok(Next::AwaitChange);
+        }
+        let namespace = registry.namespace().unwrap_or_default();
+        let name = registry.name_any();
+        let mut discovery = decision::discover(&registry.spec);
+        let probe = registry.spec.probe.as_ref().filter(|probe| probe.enabled);
+        if let Some(probe) = probe {
+            // A timeout that does not parse is among the discovery's errors already.
+            let timeout = duration::parse_go(&probe.timeout).unwrap_or(probe::DEFAULT_TIMEOUT);
+            let results = probe::probe(
+                &discovery.tools,
+                timeout,
+                &namespace,
+                self.options.resolver.as_ref(),
+            )
+            .await;
+            decision::apply_probe(&mut discovery.tools, &results, self.options.clock.now());
+        }
+        let policies = if *self.presence.borrow() == Some(true) {
+            selecting(&self.client, &namespace, &name)
+                .await
+                .map_err(ReconcileError::api(format!(
+                    "list the ToolPolicies of {namespace}"
+                )))?
+        } else {
+            None
+        };
+        let new = decision::status(registry, discovery, policies.as_deref(), self.options.clock.now());
+        let api = Api::namespaced(self.client.clone(), &namespace);
+        status::write(&api, registry, &new).await?;
+        Ok(match probe.map(|probe| duration::parse_go(&probe.interval)) {
+            Some(Ok(interval)) => Next::After(interval.max(SHORTEST_INTERVAL)),
+            _ => Next::AwaitChange,
+        })
+    }
+
+    fn publisher(&self) -> &Publisher {
+        &self.publisher
+    }
+}
+
+/// The policies of a namespace that select a registry, by name and sorted; `None` when the kind is not there.
+async fn selecting(
+    client: &Client,
+    namespace: &str,
+    registry: &str,
+) -> Result<Option<Vec<String>>, kube::Error> {
+    let api: Api<DeserializeGuard<ToolPolicy>> = Api::namespaced(client.clone(), namespace);
+    let policies = match api.list(&ListParams::default()).await {
+        Ok(policies) => policies,
+        Err(error) if is_not_found(&error) => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let mut names: Vec<String> = policies
+        .iter()
+        .filter(|policy| {
+            policy
+                .0
+                .as_ref()
+                .is_ok_and(|policy| policy.spec.selector.registry == registry)
+        })
+        .filter(|policy| kube::Resource::meta(*policy).deletion_timestamp.is_none())
+        .map(ResourceExt::name_any)
+        .collect();
+    names.sort();
+    Ok(Some(names))
+}
+
+/// Runs until cancelled.
+pub(crate) async fn run(
+    client: Client,
+    options: ControllersOptions,
+    mut presence: Presence,
+    cancellation: CancellationToken,
+) {
+    // Before the first answer the conditions about policies could only be guessed.
+    let known = tokio::select! {
+        known = presence.wait_for(Option::is_some) => known.is_ok(),
+        () = cancellation.cancelled() => false,
+    };
+    if !known {
+        return;
+    }
+    let mut work: Work<ToolRegistry> = Work::new("tool-registry-controller", client.clone(), cancellation);
+    // Only changes of the spec: the controller's own status write must not wake it (OM-319, V-40).
+    let mut generations = Seen::new();
+    work.own(move |registry, change| {
+        let meta = registry.meta();
+        let generation = (change == Change::Applied).then(|| (meta.generation, meta.uid.clone()));
+        if generations.changed(registry, generation) {
+            vec![reference(registry)]
+        } else {
+            Vec::new()
+        }
+    });
+    if options.policy_engine {
+        // Both the registry that a policy selects and the one that it selected before (OM-320, V-38). Every change of a
+        // policy counts: a filter by generation would hide its deletion.
+        let mut selected: Seen<String> = Seen::new();
+        work.also_while::<ToolPolicy>(presence.clone(), move |policy, change| {
+            let registry = match (&policy.0, change) {
+                (Ok(policy), Change::Applied) => Some(policy.spec.selector.registry.clone()),
+                _ => None,
+            };
+            let namespace = policy.meta().namespace.clone().unwrap_or_default();
+            let before = selected.replace(policy, registry.clone());
+            before
+                .into_iter()
+                .chain(registry)
+                .map(|registry| named(&registry, &namespace))
+                .collect()
+        });
+    }
+    let controller = Controller {
+        publisher: Publisher::new(
+            client.clone(),
+            options.clock.clone(),
+            options.random.clone(),
+            "toolregistry-controller",
+        ),
+        client,
+        options,
+        presence,
+    };
+    work.run(3, controller).await;
+}
+
+/// Endpoints and what a probe of each found.
+type ProbeResults = BTreeMap<String, Result<(), String>>;

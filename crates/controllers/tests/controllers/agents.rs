@@ -1,0 +1,419 @@
+use k8s_openapi::api::{
+    apps::v1::Deployment,
+    core::v1::{ConfigMap, Secret, Service},
+};
+use kube::ResourceExt;
+use mainstay_llm::config::ProvidersConfig;
+use mainstay_resources::omnia::{AgentRuntime, Provider, ToolRegistry, agent_runtime::Phase};
+use mainstay_tools::config::ToolsConfig;
+use serde_json::{Value, json};
+
+use crate::world::{World, condition};
+
+fn agent() -> Value {
+    json!({
+        "metadata": { "name": "helpdesk" },
+        "spec": {
+            "promptPackRef": { "name": "helpdesk" },
+            "toolRegistryRef": { "name": "orders" },
+            "providers": [{ "name": "default", "providerRef": { "name": "model" } }],
+            "facades": [{ "type": "websocket" }],
+        },
+    })
+}
+
+fn registry(auth: Option<Value>) -> Value {
+    let mut handler = json!({
+        "name": "get-order", "type": "http", "httpConfig": { "endpoint": "http://orders/" },
+        "tool": { "name": "get_order", "description": "Reads an order.", "inputSchema": { "type": "object" } },
+    });
+    if let Some(auth) = auth {
+        handler["auth"] = auth;
+    }
+    json!({ "metadata": { "name": "orders" }, "spec": { "handlers": [handler] } })
+}
+
+fn mock() -> Value {
+    json!({ "metadata": { "name": "model" }, "spec": { "type": "mock" } })
+}
+
+fn phase(agent: &AgentRuntime) -> Option<Phase> {
+    agent.status.as_ref().and_then(|status| status.phase)
+}
+
+fn has(agent: &AgentRuntime, kind: &str, wanted: &str) -> bool {
+    agent
+        .status
+        .as_ref()
+        .is_some_and(|status| condition(&status.conditions, kind) == wanted)
+}
+
+/// Plays the node: the pods of a Deployment are ready.
+async fn pods_are_ready(world: &World, ready: i32) {
+    world
+        .merge_status::<Deployment>(
+            "helpdesk",
+            json!({ "status": { "replicas": ready, "readyReplicas": ready, "availableReplicas": ready } }),
+        )
+        .await;
+}
+
+async fn running(world: &World, auth: Option<Value>) -> AgentRuntime {
+    world.publish("helpdesk-pack", "helpdesk", "1.0.0").await;
+    world.create::<Provider>(mock()).await;
+    world.create::<ToolRegistry>(registry(auth)).await;
+    world.create::<AgentRuntime>(agent()).await;
+    world.until::<Deployment>("helpdesk", |_| true).await;
+    pods_are_ready(world, 1).await;
+    world
+        .until("helpdesk", |agent: &AgentRuntime| {
+            phase(agent) == Some(Phase::Running)
+        })
+        .await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_agent_applied_first_gets_there_as_its_references_appear_om_254_v_41() {
+    let world = World::start().await;
+    world.create::<AgentRuntime>(agent()).await;
+    let agent = world
+        .until("helpdesk", |agent: &AgentRuntime| {
+            has(agent, "PromptPackReady", "False PromptPackNotFound")
+        })
+        .await;
+    assert_eq!(phase(&agent), Some(Phase::Failed));
+    assert!(has(&agent, "Ready", "False PromptPackNotFound"));
+    assert_eq!(
+        agent.status.as_ref().unwrap().observed_generation,
+        Some(1),
+        "OM-161"
+    );
+
+    world.publish("helpdesk-pack", "helpdesk", "1.0.0").await;
+    let agent = world
+        .until("helpdesk", |agent: &AgentRuntime| {
+            has(agent, "ProviderReady", "False ProviderNotFound")
+        })
+        .await;
+    assert_eq!(phase(&agent), Some(Phase::Failed));
+    assert!(has(&agent, "PromptPackReady", "True PromptPackFound"));
+    assert!(has(&agent, "ToolRegistryReady", "False ToolRegistryNotFound"));
+    assert!(
+        world
+            .api::<Deployment>()
+            .get_opt("helpdesk")
+            .await
+            .unwrap()
+            .is_none(),
+        "nothing half-built (OM-260)"
+    );
+
+    world.create::<Provider>(mock()).await;
+    let agent = world
+        .until("helpdesk", |agent: &AgentRuntime| {
+            has(agent, "DeploymentReady", "True DeploymentCreated")
+        })
+        .await;
+    assert_eq!(phase(&agent), Some(Phase::Pending));
+    assert!(has(&agent, "Ready", "False RuntimeNotReady"));
+    pods_are_ready(&world, 1).await;
+    let agent = world
+        .until("helpdesk", |agent: &AgentRuntime| {
+            phase(agent) == Some(Phase::Running)
+        })
+        .await;
+    let status = agent.status.clone().unwrap();
+    assert_eq!(status.replicas.unwrap().ready, 1);
+    assert_eq!(status.active_version.as_deref(), Some("1.0.0"));
+    assert_eq!(status.service_endpoint.as_deref(), Some("127.0.0.1:7480"));
+    assert!(has(&agent, "Ready", "True RuntimeReady") && has(&agent, "ServiceReady", "True ServiceCreated"));
+
+    let reasons: Vec<String> = world
+        .events("AgentRuntime", "helpdesk")
+        .await
+        .into_iter()
+        .map(|(reason, _)| reason)
+        .collect();
+    assert_eq!(
+        reasons,
+        ["PromptPackNotFound", "ProviderNotFound"],
+        "one Event per transition (OM-295)"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_agent_is_told_its_tools_and_models_om_267() {
+    let world = World::start().await;
+    let agent = running(&world, None).await;
+    assert!(has(&agent, "HandlersSupported", "True AllHandlersSupported"));
+    assert!(has(&agent, "ToolsAllowlisted", "True AllToolsListed"));
+    let tools: ConfigMap = world.get("helpdesk-tools").await;
+    let tools = ToolsConfig::parse(&tools.data.unwrap()["tools.yaml"]).unwrap();
+    assert_eq!((tools.registry.as_str(), tools.handlers.len()), ("orders", 1));
+    let providers: ConfigMap = world.get("helpdesk-providers").await;
+    let providers = ProvidersConfig::parse(&providers.data.unwrap()["providers.yaml"]).unwrap();
+    assert_eq!(
+        (
+            providers.providers[0].provider.as_str(),
+            providers.providers[0].kind.as_str()
+        ),
+        ("model", "mock")
+    );
+    let service: Service = world.get("helpdesk").await;
+    assert_eq!(service.spec.unwrap().ports.unwrap()[0].port, 8080);
+
+    // Everything generated goes with the agent (OM-250).
+    world.delete::<AgentRuntime>("helpdesk").await;
+    world.until_gone::<Deployment>("helpdesk").await;
+    world.until_gone::<ConfigMap>("helpdesk-tools").await;
+    world.until_gone::<Secret>("helpdesk-tool-secrets").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_deleted_provider_fails_the_agent_and_its_return_restores_it_om_259_om_260() {
+    let world = World::start().await;
+    running(&world, None).await;
+    let before: Deployment = world.get("helpdesk").await;
+    world.delete::<Provider>("model").await;
+    let agent = world
+        .until("helpdesk", |agent: &AgentRuntime| {
+            phase(agent) == Some(Phase::Failed)
+        })
+        .await;
+    assert!(has(&agent, "ProviderReady", "False ProviderNotFound"));
+    let after: Deployment = world.get("helpdesk").await;
+    assert_eq!(
+        after.resource_version(),
+        before.resource_version(),
+        "the workload is left exactly as it is (DD-6)"
+    );
+    world.create::<Provider>(mock()).await;
+    let agent = world
+        .until("helpdesk", |agent: &AgentRuntime| {
+            phase(agent) == Some(Phase::Running)
+        })
+        .await;
+    assert!(has(&agent, "ProviderReady", "True ProviderFound"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_provider_that_is_not_ready_blocks_without_touching_the_workload_v_42() {
+    let world = World::start().await;
+    running(&world, None).await;
+    let before: Deployment = world.get("helpdesk").await;
+    let missing =
+        json!({ "metadata": { "annotations": { "mainstay.dev/scenario": "nowhere/scenario.yaml" } } });
+    world.merge::<Provider>("model", missing).await;
+    let agent = world
+        .until("helpdesk", |agent: &AgentRuntime| {
+            has(agent, "ProviderReady", "False ProviderNotReady")
+        })
+        .await;
+    assert_eq!(phase(&agent), Some(Phase::Pending));
+    let after: Deployment = world.get("helpdesk").await;
+    assert_eq!(after.resource_version(), before.resource_version());
+    let scenario = "turns:\n- default: true\n  steps:\n  - text: hello\n";
+    world
+        .create::<ConfigMap>(
+            json!({ "metadata": { "name": "nowhere" }, "data": { "scenario.yaml": scenario } }),
+        )
+        .await;
+    world
+        .until("helpdesk", |agent: &AgentRuntime| {
+            phase(agent) == Some(Phase::Running)
+        })
+        .await;
+    let deployment: Deployment = world.get("helpdesk").await;
+    let pod = deployment.spec.unwrap().template.spec.unwrap();
+    let mounted = pod.containers[0]
+        .volume_mounts
+        .iter()
+        .flatten()
+        .any(|mount| mount.mount_path == "/etc/omnia/scenarios/default");
+    assert!(mounted, "the scenario is mounted");
+}
+
+fn config_hash(deployment: &Deployment) -> String {
+    let template = &deployment.spec.as_ref().unwrap().template;
+    template.metadata.as_ref().unwrap().annotations.as_ref().unwrap()["omnia.altairalabs.ai/config-hash"]
+        .clone()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_deleted_registry_restarts_the_agent_without_tools_v_43() {
+    let world = World::start().await;
+    running(&world, None).await;
+    let before = config_hash(&world.get("helpdesk").await);
+    world.delete::<ToolRegistry>("orders").await;
+    let agent = world
+        .until("helpdesk", |agent: &AgentRuntime| {
+            has(agent, "ToolRegistryReady", "False ToolRegistryNotFound")
+        })
+        .await;
+    assert_eq!(phase(&agent), Some(Phase::Running));
+    let deployment = world
+        .until("helpdesk", |deployment: &Deployment| {
+            config_hash(deployment) != before
+        })
+        .await;
+    assert_eq!(config_hash(&deployment).len(), 16, "OM-269");
+    let tools: ConfigMap = world.get("helpdesk-tools").await;
+    assert!(
+        ToolsConfig::parse(&tools.data.unwrap()["tools.yaml"])
+            .unwrap()
+            .handlers
+            .is_empty()
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_edited_prompt_reaches_the_workload_om_269() {
+    let world = World::start().await;
+    running(&world, None).await;
+    let before = config_hash(&world.get("helpdesk").await);
+    let edited = crate::world::content(&["get_order"]).replace("You help.", "You help gladly.");
+    world
+        .merge::<ConfigMap>("helpdesk-pack", json!({ "data": { "pack.json": edited } }))
+        .await;
+    world
+        .until("helpdesk", |deployment: &Deployment| {
+            config_hash(deployment) != before
+        })
+        .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_missing_tool_credential_stops_the_build_until_it_is_there_om_276_om_277() {
+    let world = World::start().await;
+    let auth = json!({ "type": "bearer", "secretRef": { "name": "api", "key": "token" } });
+    world.publish("helpdesk-pack", "helpdesk", "1.0.0").await;
+    world.create::<Provider>(mock()).await;
+    world.create::<ToolRegistry>(registry(Some(auth))).await;
+    world.create::<AgentRuntime>(agent()).await;
+    let agent = world
+        .until("helpdesk", |agent: &AgentRuntime| {
+            has(agent, "DeploymentReady", "False ToolAuthUnsupported")
+        })
+        .await;
+    assert!(
+        world
+            .api::<Deployment>()
+            .get_opt("helpdesk")
+            .await
+            .unwrap()
+            .is_none()
+    );
+    let message = serde_json::to_string(&agent.status).unwrap();
+    assert!(
+        message.contains("\\\"api\\\""),
+        "the message names the Secret: {message}"
+    );
+
+    let secret = |value: &str| json!({ "metadata": { "name": "api" }, "stringData": { "token": value } });
+    world.create::<Secret>(secret("first")).await;
+    let value = |secret: &Secret| {
+        secret
+            .data
+            .as_ref()
+            .and_then(|data| data.get("get-order"))
+            .map(|value| value.0.clone())
+    };
+    world
+        .until("helpdesk-tool-secrets", |secret: &Secret| {
+            value(secret) == Some(b"first".to_vec())
+        })
+        .await;
+    let before = config_hash(&world.until::<Deployment>("helpdesk", |_| true).await);
+    world.merge::<Secret>("api", secret("second")).await;
+    world
+        .until("helpdesk-tool-secrets", |secret: &Secret| {
+            value(secret) == Some(b"second".to_vec())
+        })
+        .await;
+    let after: Deployment = world.get("helpdesk").await;
+    assert_eq!(
+        config_hash(&after),
+        before,
+        "a rotated credential needs no restart"
+    );
+    let tools: ConfigMap = world.get("helpdesk-tools").await;
+    assert!(
+        !serde_json::to_string(&tools).unwrap().contains("second"),
+        "OM-274"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_somebody_edits_or_deletes_of_the_workload_is_repaired_om_253() {
+    let world = World::start().await;
+    running(&world, None).await;
+    world
+        .merge::<Deployment>("helpdesk", json!({ "spec": { "replicas": 5 } }))
+        .await;
+    world
+        .until("helpdesk", |deployment: &Deployment| {
+            deployment.spec.as_ref().unwrap().replicas == Some(1)
+        })
+        .await;
+    let uid = world.get::<Service>("helpdesk").await.uid();
+    world
+        .api::<Service>()
+        .delete("helpdesk", &kube::api::DeleteParams::default())
+        .await
+        .unwrap();
+    world
+        .until("helpdesk", |service: &Service| service.uid() != uid)
+        .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_object_of_somebody_else_is_not_taken_over() {
+    let world = World::start().await;
+    world
+        .create::<Service>(
+            json!({ "metadata": { "name": "helpdesk" }, "spec": { "ports": [{ "port": 1 }] } }),
+        )
+        .await;
+    world.publish("helpdesk-pack", "helpdesk", "1.0.0").await;
+    world.create::<Provider>(mock()).await;
+    world.create::<AgentRuntime>(agent()).await;
+    world
+        .until("helpdesk", |agent: &AgentRuntime| {
+            has(agent, "DeploymentReady", "False DeploymentFailed")
+        })
+        .await;
+    let service: Service = world.get("helpdesk").await;
+    assert_eq!(service.spec.unwrap().ports.unwrap()[0].port, 1);
+    world
+        .api::<Service>()
+        .delete("helpdesk", &kube::api::DeleteParams::default())
+        .await
+        .unwrap();
+    world
+        .until("helpdesk", |agent: &AgentRuntime| {
+            has(agent, "DeploymentReady", "True DeploymentCreated")
+        })
+        .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn handlers_that_are_not_served_are_named_in_a_condition() {
+    let world = World::start().await;
+    world.publish("helpdesk-pack", "helpdesk", "1.0.0").await;
+    world.create::<Provider>(mock()).await;
+    let mut with_grpc = registry(None);
+    with_grpc["spec"]["handlers"].as_array_mut().unwrap().push(json!({
+        "name": "users", "type": "grpc", "grpcConfig": { "endpoint": "users:50051" },
+        "auth": { "type": "workloadIdentity", "workloadIdentity": { "cloud": "azure", "audience": "a" } },
+        "tool": { "name": "get_user", "description": "Reads a user.", "inputSchema": { "type": "object" } },
+    }));
+    world.create::<ToolRegistry>(with_grpc).await;
+    world.create::<AgentRuntime>(agent()).await;
+    let agent = world
+        .until("helpdesk", |agent: &AgentRuntime| {
+            has(agent, "HandlersSupported", "False HandlerTypeNotSupported")
+        })
+        .await;
+    let conditions = serde_json::to_string(&agent.status.unwrap().conditions).unwrap();
+    assert!(conditions.contains("users"), "{conditions}");
+}
