@@ -13,7 +13,7 @@ use std::time::Duration;
 use futures::StreamExt;
 use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
 use k8s_openapi::api::core::v1::Pod;
-use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::runtime::controller::{Action as Next, Controller};
 use kube::runtime::{reflector::ObjectRef, watcher};
 use kube::{Api, Client, ResourceExt};
@@ -149,7 +149,15 @@ async fn owned_replica_sets(
 ) -> Result<Vec<ReplicaSet>, ReconcileError> {
     let uid = deployment.uid().unwrap_or_default();
     let mut owned = Vec::new();
-    for replica_set in replica_sets.list(&ListParams::default()).await? {
+    // Their labels are those of the template, which the selector matches.
+    let Some(parameters) = deployment
+        .spec
+        .as_ref()
+        .and_then(|spec| owner::list_parameters(&spec.selector))
+    else {
+        return Ok(owned);
+    };
+    for replica_set in replica_sets.list(&parameters).await? {
         let selected = deployment
             .spec
             .as_ref()

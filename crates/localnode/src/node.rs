@@ -165,6 +165,7 @@ impl Node {
                         }
                     }
                     remove_leftovers(&shared.pods_folder, &listed);
+                    remove_leftovers(&shared.logs_folder, &listed);
                 }
                 Some(Ok(watcher::Event::Apply(pod))) => apply(&shared, &mut pods, pod, &cancellation),
                 Some(Ok(watcher::Event::Delete(pod))) => {
@@ -226,13 +227,15 @@ async fn drain(pods: BTreeMap<String, Running>, limit: Duration) {
     }
 }
 
-/// Removes the files of Pods that went away while no process ran.
+/// Removes the folders of Pods that went away while no process ran. A folder's name is or ends in the Pod's UID.
 fn remove_leftovers(folder: &Path, listed: &BTreeSet<String>) {
     let Ok(entries) = std::fs::read_dir(folder) else {
         return;
     };
     for entry in entries.flatten() {
-        if !listed.contains(&*entry.file_name().to_string_lossy())
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let uid = name.rsplit('_').next().unwrap_or(&name);
+        if !listed.contains(uid)
             && let Err(error) = std::fs::remove_dir_all(entry.path())
         {
             tracing::warn!(path = %entry.path().display(), %error, "the files of a former Pod could not be removed");

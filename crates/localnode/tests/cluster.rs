@@ -250,7 +250,8 @@ async fn a_role_that_fails_is_restarted_with_its_message_in_the_status_and_its_l
         .map(Result::unwrap)
         .collect()
         .await;
-    assert_eq!(lines.concat(), b"about to fail\n");
+    let text = String::from_utf8(lines.concat()).unwrap();
+    assert_eq!(text, "about to fail\nerror: file /etc/x has no field y\n");
     world.stop().await;
 }
 
@@ -464,6 +465,39 @@ async fn a_new_process_goes_on_with_the_pods_of_the_former_one() {
     let lost = status.last_state.as_ref().unwrap().terminated.as_ref().unwrap();
     assert_eq!(lost.message.as_deref(), Some("the process that ran it ended"));
     assert_eq!(world.pods("web").await.len(), 1);
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn files_of_pods_that_went_away_meanwhile_are_removed() {
+    let world = World::start().await;
+    world.create::<Pod>(pod("stays", container("echo"))).await;
+    let stays = world.until::<Pod>("stays", is_ready).await.uid().unwrap();
+    let former = [
+        world.folder().join("pods/gone"),
+        world.folder().join("logs/default_web_gone"),
+    ];
+    for folder in &former {
+        std::fs::create_dir_all(folder).unwrap();
+    }
+    let world = world.restart().await;
+    world
+        .until::<Pod>("stays", |pod| restarts(pod) == 1 && is_ready(pod))
+        .await;
+    world
+        .within(async {
+            while former.iter().any(|folder| folder.exists()) {
+                tokio::task::yield_now().await
+            }
+        })
+        .await;
+    assert!(
+        world
+            .folder()
+            .join("logs")
+            .join(format!("default_stays_{stays}"))
+            .exists()
+    );
     world.stop().await;
 }
 

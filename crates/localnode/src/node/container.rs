@@ -84,6 +84,13 @@ impl Run {
     }
 }
 
+impl Drop for Run {
+    /// A role does not outlive the task that follows it, whatever ended that.
+    fn drop(&mut self) {
+        self.abort.abort();
+    }
+}
+
 async fn report(
     container: usize,
     mut running: tokio::task::JoinHandle<Result<(), mainstay_workload::RoleError>>,

@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
+use mainstay_workload::{LogSink, WorkloadLog};
 use serde_json::Value;
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
@@ -227,6 +228,15 @@ impl Worker {
                 if let Some(message) = &message {
                     tracing::warn!(pod = %self.pod.name_any(), namespace = %self.namespace, container = %runtime.name, exit_code, message, "a container ended");
                 }
+                runtime.run = None;
+                if let Some(log) = runtime.log.take() {
+                    if let Some(message) = &message {
+                        // Where a container's last words would be.
+                        WorkloadLog::new(Arc::clone(&log) as Arc<dyn LogSink>)
+                            .line(format!("error: {message}"));
+                    }
+                    log.end();
+                }
                 let ended = Ended {
                     exit_code,
                     reason: reason.to_owned(),
@@ -234,10 +244,6 @@ impl Worker {
                     started_at,
                     finished_at: Some(now),
                 };
-                runtime.run = None;
-                if let Some(log) = runtime.log.take() {
-                    log.end();
-                }
                 self.shared.pods.forget_container(&self.uid, &runtime.name);
                 let restarts = match policy.as_deref() {
                     Some("Never") => false,

@@ -41,7 +41,12 @@ pub(super) fn containers_of(pod: &Pod) -> Vec<ContainerRuntime> {
         .status
         .as_ref()
         .and_then(|status| status.container_statuses.as_ref());
-    let never = pod.spec.as_ref().and_then(|spec| spec.restart_policy.as_deref()) == Some("Never");
+    let policy = pod.spec.as_ref().and_then(|spec| spec.restart_policy.as_deref());
+    let is_final = |ended: &Ended| match policy {
+        Some("Never") => true,
+        Some("OnFailure") => ended.exit_code == 0,
+        _ => false,
+    };
     spec_containers
         .iter()
         .map(|container| {
@@ -62,8 +67,8 @@ pub(super) fn containers_of(pod: &Pod) -> Vec<ContainerRuntime> {
             let last = before
                 .and_then(|status| status.last_state.as_ref()?.terminated.as_ref())
                 .map(ended_of);
-            // An end that counts is kept; a lost run of a Pod that never restarts counts as a failure.
-            let final_state = ended.clone().or_else(|| lost.clone().filter(|_| never));
+            // A lost run of a Pod that never restarts counts as a failure.
+            let final_state = ended.clone().or_else(|| lost.clone()).filter(is_final);
             ContainerRuntime {
                 name: container.name.clone(),
                 image: container.image.clone().unwrap_or_default(),
@@ -75,8 +80,8 @@ pub(super) fn containers_of(pod: &Pod) -> Vec<ContainerRuntime> {
                     },
                     State::Terminated,
                 ),
-                begun: ran.is_some() || last.is_some() || ended.is_some(),
-                last: lost.or(last),
+                begun: lost.is_some() || last.is_some() || ended.is_some(),
+                last: lost.or(ended).or(last),
                 restarts: before.map_or(0, |status| status.restart_count),
                 back_off: BackOff::default(),
                 run: None,
@@ -116,4 +121,51 @@ pub(super) fn declared_ports(pod: &Pod) -> Vec<DeclaredPort> {
             })
         })
         .collect()
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::expect_used)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn runtime(policy: &str, state: Value, last: Value) -> ContainerRuntime {
+        let status = json!({
+            "name": "c", "image": "mainstay", "imageID": "", "ready": false, "restartCount": 3,
+            "state": state, "lastState": last,
+        });
+        let pod = serde_json::from_value(json!({
+            "metadata": { "name": "p" },
+            "spec": { "restartPolicy": policy, "containers": [{ "name": "c", "image": "mainstay" }] },
+            "status": { "containerStatuses": [status] },
+        }));
+        containers_of(&pod.unwrap()).remove(0)
+    }
+
+    fn ended(exit_code: i32) -> Value {
+        json!({ "terminated": { "exitCode": exit_code } })
+    }
+
+    #[tokio::test]
+    async fn what_a_former_process_ran_starts_again_unless_its_end_counts() {
+        let running = json!({ "running": {} });
+        for (policy, state, starts) in [
+            ("Always", running.clone(), true),
+            ("Always", ended(0), true),
+            ("OnFailure", running.clone(), true),
+            ("OnFailure", ended(1), true),
+            ("OnFailure", ended(0), false),
+            ("Never", running.clone(), false),
+            ("Never", ended(1), false),
+            ("Never", json!({ "waiting": {} }), true),
+        ] {
+            let found = runtime(policy, state.clone(), json!({}));
+            assert_eq!(found.start.is_some(), starts, "{policy} {state}");
+            assert_eq!(found.restarts, 3);
+        }
+        assert!(runtime("Always", running, json!({})).begun);
+        assert!(!runtime("Always", json!({ "waiting": {} }), json!({})).begun);
+        assert!(runtime("Always", json!({ "waiting": {} }), ended(1)).begun);
+    }
 }
