@@ -2,19 +2,12 @@
 //!
 //! They are models like any other, so sessions, events, resumption and limits are those of real agents.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use mainstay_llm::{FinishReason, Model, ModelError, ModelEvent, ModelStream, Request, Role};
 
-use mainstay_telemetry::clock::SharedClock;
-use mainstay_telemetry::random::SharedRandom;
-
-use crate::journal::Journal;
 use crate::pack_source::FixedPack;
-use crate::tool::NoTools;
-use crate::{EngineOptions, Hubs, Limits, ModelEntry};
 
 /// Time between two pieces of the `demo` answer.
 const DEMO_PAUSE: Duration = Duration::from_millis(30);
@@ -23,38 +16,13 @@ const DEMO_ANSWER: &str = "Hello! This is a demonstration answer. It is streamed
      but no model is involved. Set the facade's handler to `runtime` to talk to the agent itself.";
 
 /// A pack that says nothing.
-fn pack() -> FixedPack {
+pub fn pack() -> FixedPack {
     FixedPack(
         br#"{"id": "builtin", "name": "Built in", "version": "1.0.0",
              "template_engine": {"version": "v1", "syntax": "{{variable}}"},
              "prompts": {"default": {"id": "default", "name": "Default", "version": "1.0.0", "system_template": "-"}}}"#
             .to_vec(),
     )
-}
-
-/// Options of an engine for one of the models below, over the same store and sessions as any other.
-pub fn options(
-    model: Arc<dyn Model>,
-    (namespace, agent): (&str, &str),
-    journal: Arc<dyn Journal>,
-    hubs: Hubs,
-    clock: SharedClock,
-    random: SharedRandom,
-) -> EngineOptions {
-    let entry = ModelEntry::plain(model.name(), Arc::clone(&model));
-    EngineOptions {
-        namespace: namespace.to_owned(),
-        agent: agent.to_owned(),
-        pack: Arc::new(pack()),
-        models: vec![entry],
-        tools: Arc::new(NoTools),
-        journal,
-        hubs,
-        clock,
-        random,
-        limits: Limits::default(),
-        surface_unlisted_tools: false,
-    }
 }
 
 /// Answers with the text of the message.

@@ -15,6 +15,7 @@ use uuid::Uuid;
 use crate::hub::Hubs;
 use crate::journal::{Journal, JournalError, OpenTurn, SessionKey};
 use crate::limits::Limits;
+use crate::metrics::EngineMetrics;
 use crate::model_entry::ModelEntry;
 use crate::pack_source::{PackError, PackShelf, PackSource};
 use crate::session::{SessionError, SessionHandle};
@@ -44,6 +45,8 @@ pub struct EngineOptions {
     pub random: SharedRandom,
     /// Bounds.
     pub limits: Limits,
+    /// Counts turns and calls.
+    pub metrics: EngineMetrics,
     /// Offers registry tools that the prompt does not list: for migration only (DD-7).
     pub surface_unlisted_tools: bool,
 }

@@ -11,12 +11,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use jiff::Timestamp;
-use mainstay_telemetry::metrics::Metrics;
 use tokio::sync::{Semaphore, broadcast, mpsc};
 use tokio_util::sync::CancellationToken;
 
 use crate::event::{Event, ModelDelta, Payload};
-use crate::figures::Figures;
 use crate::journal::SessionKey;
 
 pub use subscription::SubscriptionError;
@@ -31,13 +29,12 @@ const RING: usize = 256;
 /// Replies of clients that may wait for one call.
 const REPLIES: usize = 4;
 
-/// What the engines of one process over one store share: their live sessions, and what they count. Clones share it.
+/// The live sessions of one process over one store. Clones share them.
 #[derive(Debug, Clone, Default)]
 pub struct Hubs {
     // A std mutex: held for a lookup or an insertion, never across an await. Dead entries are swept when
     // the map has doubled since the last sweep.
     hubs: Arc<Mutex<HubMap>>,
-    figures: Figures,
 }
 
 #[derive(Debug, Default)]
@@ -47,21 +44,9 @@ struct HubMap {
 }
 
 impl Hubs {
-    /// No session is live yet, and nothing is counted anywhere.
+    /// No session is live yet.
     pub fn new() -> Self {
         Self::default()
-    }
-
-    /// As [`Hubs::new`], with counters of turns and tool calls that `/metrics` shows.
-    pub fn counted(metrics: &Metrics) -> Self {
-        Self {
-            figures: Figures::register(metrics),
-            ..Self::default()
-        }
-    }
-
-    pub(crate) fn figures(&self) -> &Figures {
-        &self.figures
     }
 
     /// The hub of a session whose newest stored event is `last_seq`.

@@ -25,6 +25,7 @@ use mainstay_telemetry::metrics::{Counter, Gauge, Metrics};
 use mainstay_telemetry::text::escape;
 use serde::Deserialize;
 use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
 
 use crate::problem::Problem;
 
@@ -69,6 +70,8 @@ impl Default for FacadeLimits {
 pub struct FacadeOptions {
     /// Bounds.
     pub limits: FacadeLimits,
+    /// Ends the connections. They also end when the engine is stopped.
+    pub shutdown: CancellationToken,
     /// Counted over all facades of the process.
     pub metrics: FacadeMetrics,
 }

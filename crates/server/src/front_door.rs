@@ -6,7 +6,6 @@
 
 pub mod access;
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use axum::Router;
@@ -27,12 +26,12 @@ pub use access::Access;
 /// its successor at once.
 pub trait AgentDirectory: Send + Sync {
     /// The agent, as it is now.
-    fn find(&self, namespace: &str, name: &str) -> Found;
+    fn find(&self, namespace: &str, name: &str) -> Lookup;
 }
 
 /// What is known of an agent.
 #[derive(Debug, Clone)]
-pub enum Found {
+pub enum Lookup {
     /// It can be talked to.
     Ready(Router),
     /// It exists and cannot be talked to.
@@ -57,19 +56,6 @@ pub struct FrontDoor {
     pub version: &'static str,
     /// Further routes behind the same door.
     pub routes: Router,
-}
-
-impl FrontDoor {
-    /// The front door of a listener at `address`, whose callers from other machines need `token`.
-    pub fn new(agents: Arc<dyn AgentDirectory>, token: &str, address: SocketAddr, metrics: Metrics) -> Self {
-        Self {
-            agents,
-            access: Access::of(address, token.to_owned().into()),
-            metrics,
-            version: env!("CARGO_PKG_VERSION"),
-            routes: Router::new(),
-        }
-    }
 }
 
 /// The router of the front door. Serve it with
@@ -158,7 +144,7 @@ async fn hand_over(
 ) -> Response {
     let (shown_namespace, shown_name) = (escape(namespace, 64), escape(name, 64));
     match state.agents.find(namespace, name) {
-        Found::Ready(agent) => {
+        Lookup::Ready(agent) => {
             let Some(uri) = with_path(request.uri(), path) else {
                 return Problem::new(
                     StatusCode::BAD_REQUEST,
@@ -173,13 +159,13 @@ async fn hand_over(
                 Err(never) => match never {},
             }
         }
-        Found::NotReady { reason } => Problem::new(
+        Lookup::NotReady { reason } => Problem::new(
             StatusCode::SERVICE_UNAVAILABLE,
             "agent_not_ready",
             format!("agent `{shown_name}` in namespace `{shown_namespace}` is not ready: {reason}"),
         )
         .into_response(),
-        Found::Absent => Problem::new(
+        Lookup::Absent => Problem::new(
             StatusCode::NOT_FOUND,
             "agent_not_found",
             format!("there is no agent `{shown_name}` in namespace `{shown_namespace}`"),

@@ -19,8 +19,8 @@ use crate::event::Event;
 use crate::journal::{Entry, HistoryMessage, Journal, JournalError, OpenTurn, SessionFacts, SessionKey};
 use crate::tool::{RegistryTool, Runs, ToolAnswer, ToolRequest, ToolRunner};
 use crate::{
-    Engine, EngineOptions, FixedPack, Hubs, IncomingMessage, Limits, ModelEntry, PackSource, SessionHandle,
-    SubscriptionError, Ticket,
+    Engine, EngineMetrics, EngineOptions, FixedPack, Hubs, IncomingMessage, Limits, ModelEntry, PackSource,
+    SessionHandle, SubscriptionError, Ticket,
 };
 
 /// One step of a scripted answer.
@@ -448,6 +448,7 @@ impl World {
             clock: clock.clone(),
             random: random.clone(),
             limits: Limits::default(),
+            metrics: EngineMetrics::default(),
             surface_unlisted_tools: false,
         };
         Self {

@@ -781,24 +781,13 @@ async fn om_136_the_entry_named_default_serves_prompts_else_the_first() {
 
 #[tokio::test(start_paused = true)]
 async fn om_504_echo_and_demo_need_no_pack_and_no_provider() {
-    use crate::builtin::{DemoModel, EchoModel, options};
+    use crate::builtin::{DemoModel, EchoModel, pack};
     let mut world = World::new(vec![], vec![], json!({}));
-    let base = world.options.clone();
-    let builtin = |model: Arc<dyn mainstay_llm::Model>| {
-        let (journal, hubs) = (base.journal.clone(), base.hubs.clone());
-        options(
-            model,
-            ("default", "helpdesk"),
-            journal,
-            hubs,
-            base.clock.clone(),
-            base.random.clone(),
-        )
-    };
-    world.options = builtin(Arc::new(EchoModel));
+    world.options.pack = Arc::new(pack());
+    world.options.models = vec![ModelEntry::plain("echo", Arc::new(EchoModel))];
     let seen = run(&world, "say this {{twice}}").await;
     assert_eq!(text_of(&seen), "say this {{twice}}");
-    world.options = builtin(Arc::new(DemoModel));
+    world.options.models = vec![ModelEntry::plain("demo", Arc::new(DemoModel))];
     let seen = run(&world, "hi").await;
     assert!(all(&seen, "model.delta").len() > 10, "streamed in pieces");
     assert_eq!(text_of(&seen), all(&seen, "message")[1]["content"]);

@@ -334,7 +334,7 @@ impl Driver {
         let message = Message::tool_result(&call_id, &tool, &content, answer.is_error);
         let message_id = self.shared.options.random.uuid().to_string();
         self.remember(message_id, message);
-        self.shared.options.hubs.figures().call_ended(outcome);
+        self.shared.options.metrics.call_ended(outcome);
         self.pending.payloads.push(Payload::ToolFinished(ToolFinished {
             call_id,
             tool,

@@ -342,7 +342,7 @@ impl Driver {
         let outcome = self.pending.payloads.last().map(Payload::kind);
         self.flush().await?;
         if let Some(outcome) = outcome {
-            self.shared.options.hubs.figures().turn_ended(outcome);
+            self.shared.options.metrics.turn_ended(outcome);
         }
         Ok(())
     }

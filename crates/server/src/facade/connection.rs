@@ -205,6 +205,7 @@ impl Connection<'_> {
                 () = tokio::time::sleep_until(silent_until) => Err(End::Gone),
                 // Last: what is there to be shown is shown before the goodbye.
                 () = self.facade.engine.stopped() => Err(End::Goodbye(GOING_AWAY)),
+                () = self.facade.options.shutdown.cancelled() => Err(End::Goodbye(GOING_AWAY)),
             };
             if let Err(end) = step {
                 return end;

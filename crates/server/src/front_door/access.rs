@@ -35,6 +35,16 @@ pub struct Access {
 }
 
 impl Access {
+    /// The rules of a listener on a loopback address.
+    pub fn loopback(token: SecretString) -> Self {
+        Self {
+            token,
+            own_names: Vec::new(),
+            any_address: false,
+            allowed_origins: Vec::new(),
+        }
+    }
+
     /// The rules of a listener at `address`: loopback names, the address itself, and no other origin.
     pub fn of(address: SocketAddr, token: SecretString) -> Self {
         let own_names = match address {

@@ -12,16 +12,16 @@ use super::*;
 struct Directory;
 
 impl AgentDirectory for Directory {
-    fn find(&self, namespace: &str, name: &str) -> Found {
+    fn find(&self, namespace: &str, name: &str) -> Lookup {
         match (namespace, name) {
-            ("default", "helpdesk") => Found::Ready(Router::new().fallback(|request: Request| async move {
+            ("default", "helpdesk") => Lookup::Ready(Router::new().fallback(|request: Request| async move {
                 let caller = request.extensions().get::<Caller>().cloned().unwrap();
                 format!("{} from {}", request.uri(), caller.origin)
             })),
-            ("default", "broken") => Found::NotReady {
+            ("default", "broken") => Lookup::NotReady {
                 reason: "ProviderNotFound".to_owned(),
             },
-            _ => Found::Absent,
+            _ => Lookup::Absent,
         }
     }
 }

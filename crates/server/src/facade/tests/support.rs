@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use axum::Router;
 use futures::{SinkExt, StreamExt};
 use mainstay_agent::tool::{RegistryTool, Runs, ToolAnswer, ToolRequest, ToolRunner};
-use mainstay_agent::{Engine, EngineOptions, FixedPack, Hubs, Limits, ModelEntry};
+use mainstay_agent::{Engine, EngineMetrics, EngineOptions, FixedPack, Hubs, Limits, ModelEntry};
 use mainstay_llm::{FinishReason, Model, ModelError, ModelEvent, ModelStream, Request, ToolCall};
 use mainstay_store::payload::{PayloadOptions, PayloadStore};
 use mainstay_telemetry::{clock, random, task};
@@ -166,6 +166,7 @@ pub(super) async fn engine(
         clock: clock::system(),
         random: random::system(),
         limits: Limits::default(),
+        metrics: EngineMetrics::default(),
         surface_unlisted_tools: false,
     })
     .await

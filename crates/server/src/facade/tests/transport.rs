@@ -13,7 +13,7 @@ use tokio_tungstenite::tungstenite::Message;
 
 use super::support::*;
 use crate::facade::{FacadeLimits, FacadeOptions, router};
-use crate::front_door::{self, AgentDirectory, Found, FrontDoor};
+use crate::front_door::{self, Access, AgentDirectory, FrontDoor, Lookup};
 
 async fn refused(url: &str) -> (u16, Value) {
     match Client::open(url, &[]).await {
@@ -182,10 +182,10 @@ async fn a_client_that_reads_too_slowly_loses_its_connection_and_the_turn_goes_o
 struct One(Router);
 
 impl AgentDirectory for One {
-    fn find(&self, namespace: &str, name: &str) -> Found {
+    fn find(&self, namespace: &str, name: &str) -> Lookup {
         match (namespace, name) {
-            ("default", "helpdesk") => Found::Ready(self.0.clone()),
-            _ => Found::Absent,
+            ("default", "helpdesk") => Lookup::Ready(self.0.clone()),
+            _ => Lookup::Absent,
         }
     }
 }
@@ -194,12 +194,13 @@ impl AgentDirectory for One {
 async fn behind_the_door(scripts: Vec<Vec<Say>>) -> (std::net::SocketAddr, Served) {
     let served = Served::new(scripts).await;
     let facade = router(served.engine.clone(), FacadeOptions::default());
-    let door = front_door::router(FrontDoor::new(
-        Arc::new(One(facade)),
-        "correct horse",
-        "127.0.0.1:7480".parse().unwrap(),
-        Metrics::new(),
-    ));
+    let door = front_door::router(FrontDoor {
+        agents: Arc::new(One(facade)),
+        access: Access::loopback("correct horse".to_owned().into()),
+        metrics: Metrics::new(),
+        version: "0",
+        routes: Router::new(),
+    });
     (listen(door).await, served)
 }
 

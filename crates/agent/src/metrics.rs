@@ -1,4 +1,4 @@
-//! Figures of all engines of a process.
+//! EngineMetrics of all engines of a process.
 
 use mainstay_telemetry::metrics::{Counter, Family, Metrics};
 
@@ -8,14 +8,14 @@ type ByOutcome = Family<Vec<(&'static str, &'static str)>, Counter>;
 
 /// Counters that clones share. Label values are fixed words, never names of users or tools.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Figures {
+pub struct EngineMetrics {
     turns: ByOutcome,
     tool_calls: ByOutcome,
 }
 
-impl Figures {
+impl EngineMetrics {
     /// Counters that `/metrics` shows.
-    pub(crate) fn register(metrics: &Metrics) -> Self {
+    pub fn register(metrics: &Metrics) -> Self {
         let counters = Self::default();
         metrics.register("turns", "Turns that ended, by how", &counters.turns);
         metrics.register(
@@ -51,7 +51,7 @@ mod tests {
     #[test]
     fn ends_are_counted_by_how() {
         let metrics = Metrics::new();
-        let counters = Figures::register(&metrics);
+        let counters = EngineMetrics::register(&metrics);
         counters.turn_ended("turn.done");
         counters.call_ended(CallOutcome::Denied);
         let text = metrics.encode();
