@@ -15,10 +15,7 @@ mod workload;
 
 use std::sync::Arc;
 
-use kube::{
-    Api, Client, ResourceExt,
-    api::{Patch, PatchParams},
-};
+use kube::{Api, Client, ResourceExt, api::Patch};
 use mainstay_resources::{
     condition_types,
     names::AGENT_FINALIZER,
@@ -40,9 +37,6 @@ use crate::{
     status,
     work::{Dependencies, Next, Reconciler, Reference, named},
 };
-
-/// Owner of the fields of generated objects.
-const FIELD_MANAGER: &str = "mainstay-controllers";
 
 struct Controller {
     client: Client,
@@ -118,7 +112,7 @@ impl Controller {
             "metadata": { "resourceVersion": agent.resource_version(), "finalizers": finalizers },
         });
         match api
-            .patch(&agent.name_any(), &PatchParams::default(), &Patch::Merge(&patch))
+            .patch(&agent.name_any(), &status::parameters(), &Patch::Merge(&patch))
             .await
         {
             Ok(_) => Ok(!deleting),

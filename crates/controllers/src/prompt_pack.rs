@@ -5,7 +5,7 @@ mod decision;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{
     Api, Client, Resource, ResourceExt,
-    api::{ListParams, Patch, PatchParams},
+    api::{ListParams, Patch},
     core::DeserializeGuard,
 };
 use mainstay_resources::{
@@ -128,7 +128,7 @@ impl Controller {
         }
         let patch = serde_json::json!({ "metadata": { "labels": { names::PROMPT_PACK_LABEL: wanted } } });
         match api
-            .patch(&pack.name_any(), &PatchParams::default(), &Patch::Merge(&patch))
+            .patch(&pack.name_any(), &status::parameters(), &Patch::Merge(&patch))
             .await
         {
             Ok(_) => Ok(()),

@@ -16,6 +16,9 @@ use crate::{
     error::{ReconcileError, is_conflict, is_not_found},
 };
 
+/// Owner of the fields that controllers write.
+pub(crate) const FIELD_MANAGER: &str = "mainstay-controllers";
+
 /// How often a write is repeated that met somebody else's.
 const ATTEMPTS: usize = 5;
 
@@ -45,7 +48,7 @@ where
             "status": change,
         });
         match api
-            .patch_status(&name, &PatchParams::default(), &Patch::Merge(&patch))
+            .patch_status(&name, &parameters(), &Patch::Merge(&patch))
             .await
         {
             Ok(_) => return Ok(true),
@@ -69,6 +72,14 @@ where
     Err(ReconcileError::Missing {
         message: format!("{}: other writers were faster {ATTEMPTS} times", operation()),
     })
+}
+
+/// Parameters of a merge patch: the writer is named in `managedFields`.
+pub(crate) fn parameters() -> PatchParams {
+    PatchParams {
+        field_manager: Some(FIELD_MANAGER.to_owned()),
+        ..PatchParams::default()
+    }
 }
 
 fn document(status: &impl Serialize, name: &str) -> Result<Value, ReconcileError> {

@@ -14,7 +14,7 @@ use mainstay_resources::{
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    error::{ReconcileError, is_not_found},
+    error::ReconcileError,
     events::Publisher,
     options::ControllersOptions,
     presence::Presence,
@@ -53,12 +53,10 @@ impl Reconciler<ToolRegistry> for Controller {
             .await;
             decision::apply_probe(&mut discovery.tools, &results, self.options.clock.now());
         }
-        let policies = if *self.presence.borrow() == Some(true) {
-            selecting(&self.client, &namespace, &name)
-                .await
-                .map_err(ReconcileError::api(format!(
-                    "list the ToolPolicies of {namespace}"
-                )))?
+        // Not held over the call: whoever tells would wait for it.
+        let engine_present = *self.presence.borrow() == Some(true);
+        let policies = if engine_present {
+            Some(selecting(&self.client, &namespace, &name).await?)
         } else {
             None
         };
@@ -76,18 +74,16 @@ impl Reconciler<ToolRegistry> for Controller {
     }
 }
 
-/// The policies of a namespace that select a registry, by name and sorted; `None` when the kind is not there.
-async fn selecting(
-    client: &Client,
-    namespace: &str,
-    registry: &str,
-) -> Result<Option<Vec<String>>, kube::Error> {
+/// The policies of a namespace that select a registry, by name and sorted. A kind that is announced and not served yet,
+/// or not any more, is an error: the next attempt, or the next announcement, settles it.
+async fn selecting(client: &Client, namespace: &str, registry: &str) -> Result<Vec<String>, ReconcileError> {
     let api: Api<DeserializeGuard<ToolPolicy>> = Api::namespaced(client.clone(), namespace);
-    let policies = match api.list(&ListParams::default()).await {
-        Ok(policies) => policies,
-        Err(error) if is_not_found(&error) => return Ok(None),
-        Err(error) => return Err(error),
-    };
+    let policies = api
+        .list(&ListParams::default())
+        .await
+        .map_err(ReconcileError::api(format!(
+            "list the ToolPolicies of {namespace}"
+        )))?;
     let mut names: Vec<String> = policies
         .iter()
         .filter(|policy| {
@@ -96,11 +92,11 @@ async fn selecting(
                 .as_ref()
                 .is_ok_and(|policy| policy.spec.selector.registry == registry)
         })
-        .filter(|policy| kube::Resource::meta(*policy).deletion_timestamp.is_none())
+        .filter(|policy| policy.meta().deletion_timestamp.is_none())
         .map(ResourceExt::name_any)
         .collect();
     names.sort();
-    Ok(Some(names))
+    Ok(names)
 }
 
 /// Runs until cancelled.

@@ -14,8 +14,8 @@ use mainstay_resources::{names, omnia::AgentRuntime};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::{FIELD_MANAGER, workload::Objects};
-use crate::error::ReconcileError;
+use super::workload::Objects;
+use crate::{error::ReconcileError, status::FIELD_MANAGER};
 
 /// Applies everything; what pods read comes before the Deployment that makes them read it.
 pub(super) async fn apply(

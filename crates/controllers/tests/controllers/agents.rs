@@ -129,7 +129,7 @@ async fn an_agent_applied_first_gets_there_as_its_references_appear_om_254_v_41(
     assert!(has(&agent, "Ready", "True RuntimeReady") && has(&agent, "ServiceReady", "True ServiceCreated"));
 
     let reasons: Vec<String> = world
-        .events("AgentRuntime", "helpdesk")
+        .events("AgentRuntime", "helpdesk", 2)
         .await
         .into_iter()
         .map(|(reason, _)| reason)

@@ -37,7 +37,7 @@ async fn a_bad_publish_leaves_the_working_version_in_place_v_44() {
         (phase(&good), good.status.unwrap().active_version.as_deref()),
         (Some(Phase::Active), Some("1.0.0"))
     );
-    let events = world.events("PromptPack", "bad").await;
+    let events = world.events("PromptPack", "bad", 1).await;
     assert_eq!(events.len(), 1);
     assert_eq!(events[0].0, "SchemaValidationFailed");
     assert!(events[0].1.starts_with("invalid pack.json: "), "{events:?}");
@@ -93,7 +93,7 @@ async fn a_deleted_config_map_fails_an_active_pack_v_47() {
     assert!(has(&pack, "SourceValid", "False SourceValidationFailed"));
     assert!(has(&pack, "SchemaValid", "Unknown SourceInvalid"));
     let reasons: Vec<String> = world
-        .events("PromptPack", "p")
+        .events("PromptPack", "p", 2)
         .await
         .into_iter()
         .map(|(reason, _)| reason)

@@ -35,7 +35,7 @@ async fn a_policy_says_whether_it_compiles_om_351() {
     assert_eq!(condition(&status.conditions, "Compiled"), "False CompileError");
     assert_eq!(condition(&status.conditions, "Ready"), "False CompileError");
     let reasons: Vec<String> = world
-        .events("ToolPolicy", "p")
+        .events("ToolPolicy", "p", 1)
         .await
         .into_iter()
         .map(|(reason, _)| reason)

@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, fmt::Debug, sync::Arc, time::Duration};
 
+use futures::StreamExt;
 use k8s_openapi::{
     api::core::v1::{ConfigMap, Event},
     apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
@@ -10,7 +11,11 @@ use kube::{
     Api, Client, Resource, ResourceExt,
     api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
     core::NamespaceResourceScope,
-    runtime::wait::{Condition, await_condition, conditions},
+    runtime::{
+        WatchStreamExt,
+        wait::{Condition, await_condition, conditions},
+        watcher::{self, watcher},
+    },
 };
 use mainstay_controllers::{Controllers, ControllersOptions};
 use mainstay_kubeapi::{ApiOptions, Identity};
@@ -157,14 +162,36 @@ impl World {
             .unwrap();
     }
 
-    /// Reasons of the Events about an object, with their messages, in order.
-    pub(crate) async fn events(&self, kind: &str, name: &str) -> Vec<(String, String)> {
-        let parameters = ListParams::default();
-        let mut events: Vec<Event> = self.api::<Event>().list(&parameters).await.unwrap().items;
-        events.retain(|event| {
+    /// Reasons and messages of the Events about an object, in order, as soon as there are this many. An Event follows
+    /// the status that it is about.
+    pub(crate) async fn events(&self, kind: &str, name: &str, count: usize) -> Vec<(String, String)> {
+        let about = |event: &Event| {
             event.involved_object.kind.as_deref() == Some(kind)
                 && event.involved_object.name.as_deref() == Some(name)
-        });
+        };
+        let mut changes =
+            std::pin::pin!(watcher(self.api::<Event>(), watcher::Config::default()).touched_objects());
+        let mut found: BTreeMap<String, Event> = BTreeMap::new();
+        let collect = async {
+            while found.len() < count {
+                let event = changes.next().await.unwrap().unwrap();
+                if about(&event) {
+                    found.insert(event.name_any(), event);
+                }
+            }
+        };
+        if tokio::time::timeout(DEADLINE, collect).await.is_err() {
+            panic!("{kind} {name} has fewer than {count} Events");
+        }
+        let mut events: Vec<Event> = self
+            .api::<Event>()
+            .list(&ListParams::default())
+            .await
+            .unwrap()
+            .items
+            .into_iter()
+            .filter(about)
+            .collect();
         events.sort_by_key(|event| {
             event
                 .resource_version()
