@@ -19,6 +19,7 @@ const REFERENCE: &str = "#/components/schemas/";
 
 /// Definitions that answers and requests of every kind use.
 const COMMON: &[&str] = &[
+    "io.k8s.api.authentication.v1.TokenRequest",
     "io.k8s.api.autoscaling.v1.Scale",
     "io.k8s.apimachinery.pkg.apis.meta.v1.APIGroup",
     "io.k8s.apimachinery.pkg.apis.meta.v1.APIGroupList",
@@ -48,7 +49,11 @@ pub(crate) fn run(root: &Path, from: &Path) -> anyhow::Result<()> {
             .and_then(Value::as_str)
             .context("a kind names no definition")?;
         wanted.push(definition.to_owned());
-        wanted.push(format!("{definition}List"));
+        // Reviews are asked and answered, and never listed.
+        let verbs = kind.get("verbs").and_then(Value::as_array);
+        if verbs.is_some_and(|verbs| verbs.iter().any(|verb| verb == "list")) {
+            wanted.push(format!("{definition}List"));
+        }
     }
     let mut kept = BTreeSet::new();
     while let Some(name) = wanted.pop() {

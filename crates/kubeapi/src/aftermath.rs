@@ -16,7 +16,10 @@ use mainstay_telemetry::clock::SharedClock;
 use serde_json::Value;
 use tokio::sync::Notify;
 
-use crate::object::{self, OwnerReference};
+use crate::{
+    authorization::CLUSTER_ROLES,
+    object::{self, OwnerReference},
+};
 
 /// An owner as one of its dependents names it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -49,6 +52,7 @@ struct State {
     namespaces: BTreeSet<String>,
     definitions: BTreeSet<String>,
     terminating: HashSet<String>,
+    roles: bool,
     events: VecDeque<(Timestamp, Key, u64)>,
 }
 
@@ -71,6 +75,8 @@ pub(crate) enum Work {
     Namespace(String),
     /// Go on removing this CustomResourceDefinition.
     Definition(String),
+    /// Make the aggregated ClusterRoles anew.
+    Roles,
 }
 
 impl Aftermath {
@@ -124,6 +130,7 @@ impl Aftermath {
             "apiextensions.k8s.io/customresourcedefinitions" if dying && !removed => {
                 state.definitions.insert(key.name.to_string());
             }
+            CLUSTER_ROLES => state.roles = true,
             "/events" if !removed => {
                 let now = self.clock.now();
                 state.events.push_back((now, key.clone(), revision));
@@ -152,6 +159,9 @@ impl Aftermath {
         if let Some(name) = state.definitions.pop_first() {
             return Some(Work::Definition(name));
         }
+        if std::mem::take(&mut state.roles) {
+            return Some(Work::Roles);
+        }
         state.removed.clear();
         None
     }
@@ -172,6 +182,7 @@ impl Aftermath {
             Work::Definition(name) => {
                 state.definitions.insert(name);
             }
+            Work::Roles => state.roles = true,
         }
     }
 

@@ -9,7 +9,10 @@ use mainstay_telemetry::{clock::SharedClock, metrics::Metrics, random::SharedRan
 use tokio::sync::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard, Semaphore};
 use tokio_util::sync::CancellationToken;
 
-use crate::{aftermath::Aftermath, logs::LogSource, measure::Measures, registry::Registry, status::ApiError};
+use crate::{
+    aftermath::Aftermath, authorization::Authorizer, logs::LogSource, measure::Measures, registry::Registry,
+    status::ApiError,
+};
 
 /// What bounds the server. Requirement KA-008.
 #[derive(Clone, Debug)]
@@ -118,6 +121,7 @@ struct Inner {
     registry: Registry,
     aftermath: Aftermath,
     measures: Measures,
+    authorizer: Authorizer,
     /// Held shared while an object is created, alone while a namespace is found empty and removed: an async lock,
     /// because both sides wait for the store while they hold it.
     namespace_gate: RwLock<()>,
@@ -165,6 +169,7 @@ impl Api {
             registry: Registry::new(),
             aftermath: Aftermath::new(Arc::clone(&clock)),
             measures: Measures::new(&metrics),
+            authorizer: Authorizer::new(),
             namespace_gate: RwLock::new(()),
             definition_gate: Mutex::new(()),
             address_gate: Mutex::new(()),
@@ -183,6 +188,7 @@ impl Api {
         };
         api.load()?;
         api.ensure_namespaces().await?;
+        api.ensure_roles().await?;
         Ok(api)
     }
 
@@ -204,6 +210,10 @@ impl Api {
 
     pub(crate) fn measures(&self) -> &Measures {
         &self.inner.measures
+    }
+
+    pub(crate) fn authorizer(&self) -> &Authorizer {
+        &self.inner.authorizer
     }
 
     pub(crate) fn logs(&self) -> Option<&Arc<dyn LogSource>> {

@@ -76,6 +76,7 @@ impl Api {
             Work::Namespace(name) => self.attend_namespace(name).await,
             // Objects held by finalizers keep the definition; the removal of the last one brings it back.
             Work::Definition(name) => self.remove_definition(name).await.map(|_finished| ()),
+            Work::Roles => self.aggregate_roles().await,
         }
     }
 

@@ -80,6 +80,9 @@ impl Api {
                 };
                 object::set_meta(object, "resourceVersion", Some(json!(revision.to_string())));
                 self.aftermath().observe(&key, object, revision, removed);
+                if key.resource.starts_with("rbac.authorization.k8s.io/") {
+                    self.authorizer().changed();
+                }
                 if &*key.resource == DEFINITIONS {
                     self.follow_definitions().await;
                 }

@@ -5,8 +5,16 @@
 
 use std::collections::BTreeMap;
 
+use crate::names;
+
 /// The group every authenticated identity is in.
-const AUTHENTICATED: &str = "system:authenticated";
+pub(crate) const AUTHENTICATED: &str = "system:authenticated";
+/// The group of those without a credential.
+pub(crate) const UNAUTHENTICATED: &str = "system:unauthenticated";
+/// The name of those without a credential.
+pub(crate) const ANONYMOUS: &str = "system:anonymous";
+/// How the user name of a ServiceAccount begins.
+const SERVICE_ACCOUNT: &str = "system:serviceaccount:";
 /// The group that may do everything.
 const MASTERS: &str = "system:masters";
 
@@ -36,24 +44,25 @@ impl Identity {
 
     /// A ServiceAccount.
     pub fn service_account(namespace: &str, name: &str) -> Self {
-        Self::of(
-            &format!("system:serviceaccount:{namespace}:{name}"),
-            &[
-                "system:serviceaccounts",
-                &format!("system:serviceaccounts:{namespace}"),
-                AUTHENTICATED,
-            ],
-        )
+        let mut identity = Self::of(&format!("{SERVICE_ACCOUNT}{namespace}:{name}"), &[]);
+        identity.groups.extend(service_account_groups(namespace));
+        identity.groups.push(AUTHENTICATED.to_owned());
+        identity
     }
 
     /// Nobody in particular; may ask only for health and version.
     pub fn anonymous() -> Self {
-        Self::of("system:anonymous", &["system:unauthenticated"])
+        Self::of(ANONYMOUS, &[UNAUTHENTICATED])
     }
 
     /// Whether the request carried no credential.
     pub fn is_anonymous(&self) -> bool {
-        self.username == "system:anonymous"
+        self.username == ANONYMOUS
+    }
+
+    /// Whether it may do everything, whatever roles there are.
+    pub(crate) fn is_master(&self) -> bool {
+        self.groups.iter().any(|group| group == MASTERS)
     }
 
     fn of(username: &str, groups: &[&str]) -> Self {
@@ -64,4 +73,20 @@ impl Identity {
             extra: BTreeMap::new(),
         }
     }
+}
+
+/// The groups of every ServiceAccount of a namespace.
+pub(crate) fn service_account_groups(namespace: &str) -> [String; 2] {
+    [
+        "system:serviceaccounts".to_owned(),
+        format!("system:serviceaccounts:{namespace}"),
+    ]
+}
+
+/// The namespace and name of the ServiceAccount that a user name stands for.
+pub(crate) fn service_account_name(username: &str) -> Option<(&str, &str)> {
+    let (namespace, name) = username.strip_prefix(SERVICE_ACCOUNT)?.split_once(':')?;
+    let is_valid =
+        !name.contains(':') && names::label(namespace).is_empty() && names::subdomain(name).is_empty();
+    is_valid.then_some((namespace, name))
 }

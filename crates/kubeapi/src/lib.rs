@@ -22,6 +22,7 @@ mod aftermath;
 mod answer;
 mod api;
 pub mod apply;
+mod authorization;
 mod background;
 pub mod builtin;
 mod commit;

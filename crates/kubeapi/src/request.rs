@@ -5,7 +5,7 @@ mod options;
 mod path;
 
 pub(crate) use options::{DryRun, FieldValidation, QueryOptions, ResourceVersionMatch};
-pub(crate) use path::{Document, Location, ResourcePath, locate};
+pub(crate) use path::{Document, Location, ResourcePath, locate, percent_decoded};
 
 use http::Method;
 

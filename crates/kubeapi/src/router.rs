@@ -26,6 +26,7 @@ use tower_http::{
 use crate::{
     answer::Answer,
     api::Api,
+    authorization::Attributes,
     identity::Identity,
     request::{Location, QueryOptions, locate},
     status::{ApiError, ApiResult, Reason},
@@ -112,33 +113,34 @@ impl Api {
             .get::<Identity>()
             .cloned()
             .unwrap_or_else(Identity::anonymous);
+        let admitted = self
+            .impersonated(identity, request.headers())
+            .and_then(|identity| {
+                self.demand(&identity, &attributes(&location, &request))?;
+                Ok(identity)
+            });
+        let identity = match admitted {
+            Ok(identity) => identity,
+            Err(error) => return ("", String::new(), Err(error)),
+        };
         match location {
-            Location::Nowhere => {
-                let answer = if identity.is_anonymous() {
-                    Err(unauthorized())
-                } else {
-                    Ok(Answer::page_not_found())
-                };
-                ("", String::new(), answer)
-            }
-            Location::Document(document) => {
-                if identity.is_anonymous() && !documents::is_public(&document) {
-                    return ("", String::new(), Err(unauthorized()));
-                }
-                ("get", String::new(), self.document(&document, &request))
-            }
-            Location::Resource(path) => {
-                if identity.is_anonymous() {
-                    return ("", String::new(), Err(unauthorized()));
-                }
-                self.resource(path, request).await
-            }
+            Location::Nowhere => ("", String::new(), Ok(Answer::page_not_found())),
+            Location::Document(document) => ("get", String::new(), self.document(&document, &request)),
+            Location::Resource(path) => self.resource(path, identity, request).await,
         }
     }
 }
 
-fn unauthorized() -> Box<ApiError> {
-    ApiError::new(Reason::Unauthorized, "Unauthorized")
+/// What the request asks to be allowed. Requirement KA-041.
+fn attributes(location: &Location, request: &Request) -> Attributes {
+    match location {
+        Location::Resource(path) => {
+            // Options that do not parse are refused later; until then they choose nothing.
+            let options = options(request).unwrap_or_default();
+            Attributes::of_resource(request.method(), path, &options)
+        }
+        _ => Attributes::of_path(request.method(), request.uri().path()),
+    }
 }
 
 /// The options in a request's query.

@@ -167,6 +167,23 @@ impl ApiError {
         error
     }
 
+    /// 403: `deployments.apps "x" is forbidden: DETAIL`, without a name `deployments.apps is forbidden: DETAIL`.
+    pub fn forbidden(group: &str, resource: &str, name: &str, detail: &str) -> Box<Self> {
+        let subject = qualified(group, resource);
+        let mut error = Self::new(
+            Reason::Forbidden,
+            if name.is_empty() {
+                format!("{subject} is forbidden: {detail}")
+            } else {
+                format!("{subject} {name:?} is forbidden: {detail}")
+            },
+        );
+        error.name = name.to_owned();
+        error.group = group.to_owned();
+        error.kind = resource.to_owned();
+        error
+    }
+
     /// 409 for a stale version: `Operation cannot be fulfilled on deployments.apps "x": DETAIL`.
     pub fn conflict(group: &str, resource: &str, name: &str, detail: &str) -> Box<Self> {
         let mut error = Self::new(

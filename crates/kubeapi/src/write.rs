@@ -20,6 +20,7 @@ use crate::{
     builtin::KindInfo,
     commit::{self, Committed},
     custom::DEFINITIONS,
+    identity::Identity,
     object,
     present::View,
     registry::Snapshot,
@@ -89,6 +90,8 @@ pub(crate) struct WriteRequest {
     pub(crate) part: Part,
     pub(crate) intention: Intention,
     pub(crate) manager: String,
+    /// Whose rights bound what is written; `None` for the server itself.
+    pub(crate) author: Option<Identity>,
     pub(crate) dry_run: bool,
     pub(crate) field_validation: FieldValidation,
     /// Duplicate fields that were found while the body was decoded, as messages.
@@ -252,6 +255,7 @@ impl Api {
             part: Part::Whole,
             intention: Intention::Change(guarded),
             manager: "mainstay".to_owned(),
+            author: None,
             dry_run: false,
             field_validation: FieldValidation::Ignore,
             decoding_findings: Vec::new(),

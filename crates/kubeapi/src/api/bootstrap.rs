@@ -91,6 +91,7 @@ impl Api {
                 json!({"apiVersion": "v1", "kind": kind, "metadata": {"name": name}}),
             ),
             manager: "mainstay".to_owned(),
+            author: None,
             dry_run: false,
             field_validation: FieldValidation::Strict,
             decoding_findings: Vec::new(),

@@ -213,6 +213,9 @@ pub(super) struct KindData {
     subresources: Vec<Subresource>,
     #[serde(default)]
     fields: Vec<String>,
+    deprecation_warning: Option<String>,
+    /// Where its objects are stored, if that is the place of another kind.
+    storage: Option<String>,
     columns: Vec<ColumnData>,
 }
 
@@ -240,7 +243,9 @@ enum DescriptionData {
 impl KindData {
     pub(super) fn build(self, reader: &mut Reader) -> KindInfo {
         let node = reader.definition(&self.definition);
-        let storage_resource = format!("{}/{}", self.group, self.plural);
+        let storage_resource = self
+            .storage
+            .unwrap_or_else(|| format!("{}/{}", self.group, self.plural));
         let columns = self
             .columns
             .into_iter()
@@ -268,7 +273,7 @@ impl KindData {
             columns,
             selectable_fields: self.fields,
             custom: false,
-            deprecation_warning: None,
+            deprecation_warning: self.deprecation_warning,
             document: None,
             group: self.group,
             version: self.version,

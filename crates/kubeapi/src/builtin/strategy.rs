@@ -2,6 +2,7 @@
 //! and rules that no schema states. Whatever can be said in data is in `data/defaults.json` and `data/constraints.json`.
 //! Requirements KA-010, KA-011, KA-013.
 
+mod access;
 mod configuration;
 mod definitions;
 mod demands;
@@ -10,6 +11,7 @@ pub(crate) mod labels;
 mod namespaces;
 mod nodes;
 mod pods;
+mod stored;
 pub(crate) mod templates;
 mod workloads;
 
@@ -100,6 +102,62 @@ impl Strategy {
             },
             "coordination.k8s.io/leases" => Self {
                 validate: configuration::validate_lease,
+                ..empty
+            },
+            "rbac.authorization.k8s.io/roles" => Self {
+                default: access::default_role,
+                validate: access::validate_role,
+                demands: false,
+                ..empty
+            },
+            "rbac.authorization.k8s.io/clusterroles" => Self {
+                default: access::default_role,
+                validate: access::validate_cluster_role,
+                demands: false,
+                ..empty
+            },
+            "rbac.authorization.k8s.io/rolebindings" => Self {
+                default: access::default_binding,
+                validate: access::validate_role_binding,
+                demands: false,
+                ..empty
+            },
+            "rbac.authorization.k8s.io/clusterrolebindings" => Self {
+                default: access::default_binding,
+                validate: access::validate_cluster_role_binding,
+                demands: false,
+                ..empty
+            },
+            "autoscaling/horizontalpodautoscalers" => Self {
+                default: stored::default_autoscaler,
+                validate: stored::validate_autoscaler,
+                ..empty
+            },
+            "networking.k8s.io/networkpolicies" => Self {
+                default: stored::default_network_policy,
+                ..empty
+            },
+            "networking.k8s.io/ingresses" => Self {
+                default: stored::default_ingress,
+                validate: stored::validate_ingress,
+                ..empty
+            },
+            "policy/poddisruptionbudgets" => Self {
+                default: stored::default_disruption_budget,
+                validate: stored::validate_disruption_budget,
+                ..empty
+            },
+            "/persistentvolumeclaims" => Self {
+                default: stored::default_claim,
+                validate: stored::validate_claim,
+                ..empty
+            },
+            "node.k8s.io/runtimeclasses" => Self {
+                validate: stored::validate_runtime_class,
+                ..empty
+            },
+            "discovery.k8s.io/endpointslices" => Self {
+                validate: stored::validate_endpoint_slice,
                 ..empty
             },
             "apiextensions.k8s.io/customresourcedefinitions" => Self {

@@ -21,10 +21,12 @@ pub(super) fn of(info: &KindInfo) -> Vec<(String, Value)> {
     };
     let collection = format!("{root}{scope}/{}", info.plural);
     let item = format!("{collection}/{{name}}");
-    let mut paths = vec![
-        (collection, operations(info, &Place::Collection)),
-        (item.clone(), operations(info, &Place::Item)),
-    ];
+    let mut paths = vec![(collection, operations(info, &Place::Collection))];
+    // Of reviews, which are asked and answered, there are neither objects nor lists.
+    if !does(info, "get") {
+        return paths;
+    }
+    paths.push((item.clone(), operations(info, &Place::Item)));
     if info.namespaced {
         paths.push((
             format!("{root}/{}", info.plural),
@@ -45,6 +47,10 @@ pub(super) fn of(info: &KindInfo) -> Vec<(String, Value)> {
         ));
     }
     paths
+}
+
+fn does(info: &KindInfo, wanted: &str) -> bool {
+    info.verbs.iter().any(|verb| verb == wanted)
 }
 
 enum Place {
@@ -69,9 +75,11 @@ fn operations(info: &KindInfo, place: &Place) -> Value {
     match place {
         Place::AllNamespaces => add("get", "list", "list", None, &list),
         Place::Collection => {
-            add("get", "list", "list", None, &list);
+            if does(info, "list") {
+                add("get", "list", "list", None, &list);
+            }
             add("post", "create", "post", Some(definition), definition);
-            if info.verbs.iter().any(|verb| verb == "deletecollection") {
+            if does(info, "deletecollection") {
                 add(
                     "delete",
                     "deleteCollection",

@@ -55,7 +55,11 @@ pub(crate) fn locate(path: &str) -> Location {
     if trimmed.is_empty() {
         return Location::Document(Document::Root);
     }
-    let Some(segments) = trimmed.split('/').map(decode).collect::<Option<Vec<String>>>() else {
+    let Some(segments) = trimmed
+        .split('/')
+        .map(percent_decoded)
+        .collect::<Option<Vec<String>>>()
+    else {
         return Location::Nowhere;
     };
     let texts: Vec<&str> = segments.iter().map(String::as_str).collect();
@@ -118,7 +122,7 @@ fn resource(group: &str, version: &str, rest: &[&str]) -> Location {
 }
 
 /// Percent-decodes one segment; `None` when it is malformed or not UTF-8.
-fn decode(segment: &str) -> Option<String> {
+pub(crate) fn percent_decoded(segment: &str) -> Option<String> {
     if !segment.contains('%') {
         return Some(segment.to_owned());
     }

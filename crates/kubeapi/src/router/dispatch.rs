@@ -11,6 +11,7 @@ use crate::{
     builtin::KindInfo,
     commit,
     delete::{self, DeleteOptions},
+    identity::Identity,
     negotiation::{Form, accepted_form, body_format},
     present::View,
     read::{ListQuery, Selection},
@@ -22,6 +23,7 @@ use crate::{
 
 /// A request for a resource that is served.
 pub(super) struct Call {
+    pub(super) identity: Identity,
     pub(super) kind: Arc<KindInfo>,
     pub(super) snapshot: Arc<Snapshot>,
     pub(super) path: ResourcePath,
@@ -70,6 +72,7 @@ impl Api {
     pub(super) async fn resource(
         &self,
         path: ResourcePath,
+        identity: Identity,
         request: Request,
     ) -> (&'static str, String, ApiResult<Answer>) {
         let snapshot = self.registry().snapshot();
@@ -95,6 +98,7 @@ impl Api {
             return ("", resource, Err(not_allowed()));
         };
         let call = Call {
+            identity,
             kind,
             snapshot,
             path,

@@ -19,11 +19,6 @@ const MINOR: &str = "37";
 /// The checks that `?verbose` lists, named as clients know them: `etcd` is the store.
 const CHECKS: [&str; 3] = ["ping", "etcd", "shutdown"];
 
-/// What may be read without a credential. Requirement KA-042.
-pub(super) fn is_public(document: &Document) -> bool {
-    matches!(document, Document::Health { .. } | Document::Version)
-}
-
 impl Api {
     pub(super) fn document(&self, document: &Document, request: &Request) -> ApiResult<Answer> {
         if !matches!(request.method().as_str(), "GET" | "HEAD") {

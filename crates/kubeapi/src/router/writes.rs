@@ -72,6 +72,7 @@ impl Api {
             part,
             intention,
             manager,
+            author: Some(call.identity.clone()),
             dry_run: call.options.dry_run == DryRun::All,
             field_validation: call.options.field_validation,
             decoding_findings,

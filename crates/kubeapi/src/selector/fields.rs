@@ -57,6 +57,15 @@ impl FieldSelector {
         })
     }
 
+    /// The name that a selector asks for, whatever kind it is for; `None` also for one that does not parse.
+    pub(crate) fn named(text: &str) -> Option<String> {
+        split_terms(text)
+            .into_iter()
+            .filter_map(split_term)
+            .find(|(field, equal, _)| *equal && *field == "metadata.name")
+            .and_then(|(_, _, value)| unescape(value).ok())
+    }
+
     /// Whether an object is meant.
     pub fn matches(&self, object: &Value) -> bool {
         self.terms

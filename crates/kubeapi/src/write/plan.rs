@@ -8,6 +8,7 @@ use super::{Intention, MODIFIED, Part, WriteRequest, candidate, ownership};
 use crate::{
     api::Api,
     apply,
+    authorization::{Attributes, ResourceAttributes},
     builtin::{KindInfo, services},
     commit, custom,
     field::FieldError,
@@ -64,6 +65,7 @@ impl Api {
         }
         if request.part != Part::Whole {
             kind.default_object(&mut object);
+            self.check_author(request, name, prior, &object)?;
             self.prepare(request, name, prior, &mut object)?;
             validate(request, name, prior, &object)?;
         }
@@ -91,6 +93,40 @@ impl Api {
             effect,
             warnings,
         })
+    }
+
+    /// Whether the author may write just this: a role that gives no more than the author has, and by an update or patch
+    /// a new object only where the author may create one. Requirement KA-041.
+    fn check_author(
+        &self,
+        request: &WriteRequest,
+        name: &str,
+        prior: Option<&Value>,
+        object: &Value,
+    ) -> ApiResult<()> {
+        let Some(author) = &request.author else {
+            return Ok(());
+        };
+        let kind = &request.kind;
+        let creates = matches!(request.intention, Intention::Create(_));
+        if prior.is_none() && !creates {
+            let creation = ResourceAttributes {
+                verb: "create".to_owned(),
+                group: kind.group.clone(),
+                resource: kind.plural.clone(),
+                namespace: request.namespace.clone(),
+                name: name.to_owned(),
+                ..ResourceAttributes::default()
+            };
+            self.demand(author, &Attributes::Resource(creation))?;
+        }
+        self.check_escalation(
+            author,
+            kind,
+            &request.namespace,
+            object,
+            prior.filter(|_| !creates),
+        )
     }
 
     /// Whether the intention suits what is stored.
@@ -203,19 +239,7 @@ fn refuse(kind: &KindInfo, name: &str, errors: &[FieldError]) -> ApiResult<()> {
 
 /// 403 in the form `configmaps "a" is forbidden: DETAIL`.
 pub(crate) fn forbidden(kind: &KindInfo, name: &str, detail: &str) -> Box<ApiError> {
-    let resource = if kind.group.is_empty() {
-        kind.plural.clone()
-    } else {
-        format!("{}.{}", kind.plural, kind.group)
-    };
-    let mut error = ApiError::new(
-        Reason::Forbidden,
-        format!("{resource} {name:?} is forbidden: {detail}"),
-    );
-    error.name = name.to_owned();
-    error.group.clone_from(&kind.group);
-    error.kind.clone_from(&kind.plural);
-    error
+    ApiError::forbidden(&kind.group, &kind.plural, name, detail)
 }
 
 /// The client's preconditions: the version and the uid it names. Requirement KA-022.

@@ -1,6 +1,7 @@
 //! The API as its clients see it: through `kube::Client` in process, by single requests, and over TLS.
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
 
+mod access;
 mod custom;
 mod deletion;
 mod harness;

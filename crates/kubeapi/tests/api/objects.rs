@@ -473,7 +473,7 @@ async fn anonymous_requests_reach_health_and_version_only_ka_040() {
             .await;
         assert_eq!(
             (answer.status, &answer.json()["reason"]),
-            (StatusCode::UNAUTHORIZED, &json!("Unauthorized")),
+            (StatusCode::FORBIDDEN, &json!("Forbidden")),
             "{path}"
         );
     }
@@ -496,7 +496,7 @@ async fn a_claimed_identity_in_a_header_counts_for_nothing_ka_042() {
         .unwrap();
     assert_eq!(
         server.send_anonymously(request).await.status,
-        StatusCode::UNAUTHORIZED
+        StatusCode::FORBIDDEN
     );
 }
 

@@ -83,7 +83,8 @@ async fn a_wrong_token_and_none_are_refused_ka_040() {
     let serving = serve(&server, directory.path(), &cancellation).await;
     let mut kubeconfig = Kubeconfig::read_from(&serving.kubeconfig).unwrap();
     let _already_installed = rustls::crypto::ring::default_provider().install_default();
-    for token in [Some("wrong".to_owned()), None] {
+    let wrong = (Some("wrong".to_owned()), 401, "Unauthorized");
+    for (token, code, reason) in [wrong, (None, 403, "Forbidden")] {
         kubeconfig.auth_infos[0].auth_info.as_mut().unwrap().token = token.map(Into::into);
         let options = KubeConfigOptions::default();
         let config = Config::from_custom_kubeconfig(kubeconfig.clone(), &options)
@@ -96,7 +97,7 @@ async fn a_wrong_token_and_none_are_refused_ka_040() {
             .unwrap_err();
         match error {
             kube::Error::Api(status) => {
-                assert_eq!((status.code, status.reason.as_str()), (401, "Unauthorized"))
+                assert_eq!((status.code, status.reason.as_str()), (code, reason))
             }
             other => panic!("{other}"),
         }

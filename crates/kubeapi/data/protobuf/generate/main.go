@@ -13,10 +13,18 @@ import (
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	nodev1 "k8s.io/api/node/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -130,6 +138,12 @@ func main() {
 		corev1.Pod{}, corev1.Node{}, corev1.Binding{}, corev1.Endpoints{}, corev1.PersistentVolumeClaim{},
 		appsv1.Deployment{}, appsv1.ReplicaSet{}, coordinationv1.Lease{}, autoscalingv1.Scale{}, policyv1.Eviction{},
 		apiextensionsv1.CustomResourceDefinition{}, metav1.DeleteOptions{},
+		rbacv1.Role{}, rbacv1.RoleBinding{}, rbacv1.ClusterRole{}, rbacv1.ClusterRoleBinding{},
+		authenticationv1.TokenRequest{}, authenticationv1.TokenReview{}, authenticationv1.SelfSubjectReview{},
+		authorizationv1.SubjectAccessReview{}, authorizationv1.LocalSubjectAccessReview{},
+		authorizationv1.SelfSubjectAccessReview{}, authorizationv1.SelfSubjectRulesReview{},
+		autoscalingv2.HorizontalPodAutoscaler{}, discoveryv1.EndpointSlice{}, eventsv1.Event{},
+		networkingv1.NetworkPolicy{}, networkingv1.Ingress{}, policyv1.PodDisruptionBudget{}, nodev1.RuntimeClass{},
 	} {
 		visit(reflect.TypeOf(root))
 	}

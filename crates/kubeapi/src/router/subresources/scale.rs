@@ -80,6 +80,7 @@ impl Api {
             part: Part::Scale,
             intention: Intention::Change(change),
             manager,
+            author: Some(call.identity.clone()),
             dry_run: call.options.dry_run == DryRun::All,
             field_validation: call.options.field_validation,
             decoding_findings: Vec::new(),

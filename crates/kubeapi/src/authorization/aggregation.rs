@@ -1,0 +1,104 @@
+//! ClusterRoles that are made of other ClusterRoles. Requirement KA-041.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::{GROUP, Rule};
+use crate::{
+    api::Api,
+    builtin::strategy::labels,
+    object,
+    request::FieldValidation,
+    status::{ApiResult, Reason},
+    write::{Intention, Part, WriteRequest},
+};
+
+/// Where ClusterRoles are stored.
+pub(crate) const CLUSTER_ROLES: &str = "rbac.authorization.k8s.io/clusterroles";
+/// Who owns the rules of an aggregated role, in `managedFields`.
+const MANAGER: &str = "clusterrole-aggregation-controller";
+
+impl Api {
+    /// Gives each ClusterRole with an `aggregationRule` the rules of those it selects.
+    ///
+    /// # Errors
+    /// As a write.
+    pub(crate) async fn aggregate_roles(&self) -> ApiResult<()> {
+        let roles: Vec<Value> = self
+            .store()
+            .list(CLUSTER_ROLES, None)
+            .items
+            .iter()
+            .filter_map(|stored| serde_json::from_slice(&stored.value).ok())
+            .collect();
+        let snapshot = self.registry().snapshot();
+        let Some(kind) = snapshot.kinds.lookup(GROUP, "v1", "clusterroles") else {
+            return Ok(());
+        };
+        for role in &roles {
+            let Some(rules) = aggregated(role, &roles) else {
+                continue;
+            };
+            if rules_of(role) == rules {
+                continue;
+            }
+            let name = object::name(role);
+            let configuration = json!({
+                "apiVersion": format!("{GROUP}/v1"), "kind": "ClusterRole",
+                "metadata": {"name": name, "uid": object::uid(role)}, "rules": rules,
+            });
+            let request = WriteRequest {
+                kind: Arc::clone(&kind),
+                snapshot: Arc::clone(&snapshot),
+                namespace: String::new(),
+                name: name.to_owned(),
+                part: Part::Main,
+                intention: Intention::Apply {
+                    configuration,
+                    force: true,
+                },
+                manager: MANAGER.to_owned(),
+                author: None,
+                dry_run: false,
+                field_validation: FieldValidation::Strict,
+                decoding_findings: Vec::new(),
+            };
+            match self.write(request).await {
+                Ok(_) => {}
+                // Removed meanwhile, which is looked at again.
+                Err(error) if matches!(error.reason, Reason::NotFound | Reason::Conflict) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+}
+
+fn rules_of(role: &Value) -> Vec<Rule> {
+    role.get("rules")
+        .cloned()
+        .and_then(|rules| serde_json::from_value::<Option<Vec<Rule>>>(rules).ok())
+        .flatten()
+        .unwrap_or_default()
+}
+
+/// The rules of the roles that `role` selects, each once; `None` if it is not made of others. `roles` are sorted by name.
+fn aggregated(role: &Value, roles: &[Value]) -> Option<Vec<Rule>> {
+    let selectors = role
+        .pointer("/aggregationRule/clusterRoleSelectors")
+        .and_then(Value::as_array)?;
+    let mut rules: Vec<Rule> = Vec::new();
+    for selector in selectors {
+        let selected = roles.iter().filter(|other| {
+            let own = other.pointer("/metadata/labels").and_then(Value::as_object);
+            object::name(other) != object::name(role) && labels::matches(selector, own)
+        });
+        for rule in selected.flat_map(rules_of) {
+            if !rules.contains(&rule) {
+                rules.push(rule);
+            }
+        }
+    }
+    Some(rules)
+}
