@@ -19,11 +19,14 @@ use std::{
     sync::Arc,
 };
 
-use mainstay_agent::Hubs;
+use mainstay_agent::{EngineMetrics, Hubs};
 use mainstay_controllers::{Controllers, ControllersOptions};
 use mainstay_kubeapi::{Identity, ServeOptions};
-use mainstay_localnode::{LocalNode, LocalNodeOptions, Parts};
-use mainstay_server::front_door::{self, FrontDoor};
+use mainstay_localnode::{Handle, LocalNode, LocalNodeOptions, Parts};
+use mainstay_server::{
+    facade::FacadeMetrics,
+    front_door::{self, Access, FrontDoor},
+};
 use mainstay_store::{
     data_directory::{DataDirectory, DataDirectoryError, write_private},
     kube::{KubeOptions, KubeStore},
@@ -36,7 +39,8 @@ use mainstay_telemetry::{
     random::{self, SharedRandom},
     task,
 };
-use mainstay_workload::{Connector, Roles};
+use mainstay_workload::{Connector, ConnectorOptions, Roles, ServiceResolver};
+use secrecy::SecretString;
 use tokio::{net::TcpListener, task::JoinHandle};
 use tokio_util::sync::CancellationToken;
 
@@ -133,7 +137,8 @@ pub(crate) async fn start(arguments: &ServeArguments) -> Result<Running, Failure
         hubs: Hubs::new(),
         clock: Arc::clone(&clock),
         random: Arc::clone(&random),
-        metrics: metrics.clone(),
+        metrics: FacadeMetrics::register(&metrics),
+        turn_metrics: EngineMetrics::register(&metrics),
         policy_engine,
     };
     let node = LocalNode::new(LocalNodeOptions {
@@ -151,11 +156,17 @@ pub(crate) async fn start(arguments: &ServeArguments) -> Result<Running, Failure
     logs.connect(handle.logs.clone());
     let mut workers = vec![
         task::spawn("local node", node.run(outer.clone())),
-        controllers(&api, &clock, &random, front_address, policy_engine, outer.clone())?,
+        controllers(&api, &handle, &clock, &random, (front_address, policy_engine), outer.clone())?,
         task::spawn("retention", retention::run(payload.clone(), Arc::clone(&clock), outer.clone())),
     ];
     let token = front_token(&data, former.as_ref(), &random)?;
-    let door = FrontDoor::new(Arc::new(Agents::new(handle)), &token, front_address, metrics.clone());
+    let door = FrontDoor {
+        agents: Arc::new(Agents::new(handle)),
+        access: access(&token, front_address),
+        metrics: metrics.clone(),
+        version: env!("CARGO_PKG_VERSION"),
+        routes: axum::Router::new(),
+    };
     workers.push(front_door(listener, front_door::router(door), outer.clone()));
 
     let endpoints = Endpoints {
@@ -219,24 +230,40 @@ fn known_roles(agent: roles::agent::Agent, clock: &SharedClock) -> Roles {
 
 fn controllers(
     api: &ApiThreads,
+    node: &Handle,
     clock: &SharedClock,
     random: &SharedRandom,
-    front_address: SocketAddr,
-    policy_engine: bool,
+    (front_address, policy_engine): (SocketAddr, bool),
     cancellation: CancellationToken,
 ) -> Result<JoinHandle<()>, Failure> {
-    let connector =
-        Connector::direct().map_err(|error| Failure::new(format!("no connection can be made: {error}")))?;
+    let resolver: Arc<dyn ServiceResolver> = Arc::new(node.services.clone());
+    let connector = Connector::new(ConnectorOptions {
+        resolver: Arc::clone(&resolver),
+        namespace: "default".to_owned(),
+        allow_private: true,
+    })
+    .map_err(|error| Failure::new(format!("no connection can be made: {error}")))?;
     let options = ControllersOptions {
-        image: "mainstay".to_owned(),
+        image: ControllersOptions::DEFAULT_IMAGE.to_owned(),
         service_endpoint: Some(front_address.to_string()),
         policy_engine,
         connector,
+        resolver,
+        environment: arguments::model_environment(),
         clock: Arc::clone(clock),
         random: Arc::clone(random),
     };
     let client = api.client(Identity::component("mainstay-controllers"));
     Ok(task::spawn("controllers", Controllers::run(options, client, cancellation)))
+}
+
+/// Who may come in: on a loopback listener only whoever calls it by a loopback name; on another one also by its address.
+fn access(token: &str, address: SocketAddr) -> Access {
+    let mut access = Access::loopback(SecretString::from(token.to_owned()));
+    if !address.ip().is_loopback() && !address.ip().is_unspecified() {
+        access.own_names.push(address.ip().to_string());
+    }
+    access
 }
 
 fn front_door(listener: TcpListener, router: axum::Router, cancellation: CancellationToken) -> JoinHandle<()> {

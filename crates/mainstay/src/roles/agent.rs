@@ -9,18 +9,24 @@ mod policies;
 use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
-use mainstay_agent::{Engine, EngineOptions, Hubs, Limits, ModelEntry, PackFile, tool::NoTools, tool::ToolRunner};
-use mainstay_llm::{BuildContext, config::ProvidersConfig};
-use mainstay_server::facade::{self, FacadeOptions, Handler};
+use mainstay_agent::{
+    Engine, EngineMetrics, EngineOptions, Hubs, Limits, ModelEntry, PackFile, PackSource, builtin,
+    tool::{NoTools, ToolRunner},
+};
+use mainstay_llm::{BuildContext, Model, config::ProvidersConfig};
+use mainstay_server::facade::{self, FacadeMetrics, FacadeOptions};
 use mainstay_store::payload::PayloadStore;
-use mainstay_telemetry::{clock::SharedClock, metrics::Metrics, random::SharedRandom, task};
+use mainstay_telemetry::{clock::SharedClock, random::SharedRandom, task};
 use mainstay_tools::{AgentIdentity, Toolset, ToolsetOptions, config::ToolsConfig, policy::PolicyEngine};
 use mainstay_workload::{Role, RoleError, WorkloadContext};
+use tokio_util::sync::CancellationToken;
 
 use self::configuration::{Configuration, HandlerMode};
 
 /// The name of the container port that the facade is served under.
 pub(crate) const FACADE_PORT: &str = "facade";
+/// How long a role may take to end when nothing says otherwise.
+const DRAIN: Duration = Duration::from_secs(30);
 
 /// What every agent of this process shares.
 #[derive(Clone)]
@@ -33,8 +39,10 @@ pub(crate) struct Agent {
     pub(crate) clock: SharedClock,
     /// Identifiers and jitter.
     pub(crate) random: SharedRandom,
-    /// Figures.
-    pub(crate) metrics: Metrics,
+    /// Figures of all facades.
+    pub(crate) metrics: FacadeMetrics,
+    /// Figures of all turns.
+    pub(crate) turn_metrics: EngineMetrics,
     /// Whether ToolPolicies are a kind that is served and judged by.
     pub(crate) policy_engine: bool,
 }
@@ -44,45 +52,38 @@ impl Role for Agent {
     async fn run(&self, context: WorkloadContext) -> Result<(), RoleError> {
         let configuration = Configuration::read(&context)?;
         let policy = PolicyEngine::default();
-        let engine = match configuration.handler {
-            HandlerMode::Runtime => Some(self.engine(&configuration, &context, &policy).await?),
-            HandlerMode::Echo | HandlerMode::Demo => None,
+        let engine = self.engine(&configuration, &context, &policy).await?;
+        let follower = if self.policy_engine && configuration.handler == HandlerMode::Runtime {
+            // Nothing is judged before the policies are known: a call would be refused for want of a permit that exists.
+            let feed = policies::Feed::new(&context, policy).first_list().await?;
+            Some(task::spawn("policies", feed.follow(context.cancellation.clone())))
+        } else {
+            policy.disable();
+            None
         };
-        let follower = match &engine {
-            Some(_) if self.policy_engine => {
-                let feed = policies::Feed::new(&context, policy);
-                // Nothing is judged before the policies are known: a call would be refused for want of a permit that exists.
-                let feed = feed.first_list().await?;
-                Some(task::spawn("policies", feed.follow(context.cancellation.clone())))
-            }
-            _ => {
-                policy.disable();
-                None
-            }
-        };
-        if let Some(engine) = &engine {
-            match engine.resume_open_turns().await {
-                Ok(0) => {}
-                Ok(count) => context.log.line(format!("continuing {count} turn(s) that were interrupted")),
-                Err(error) => context.log.line(format!("interrupted turns cannot be read: {error}")),
+        match engine.resume_open_turns().await {
+            Ok(0) => {}
+            Ok(count) => context.log.line(format!("continuing {count} turn(s) that were interrupted")),
+            Err(error) => {
+                context.log.line(format!("interrupted turns cannot be read: {}", with_cause(&error)));
             }
         }
-        let handler = match (&engine, configuration.handler) {
-            (Some(engine), _) => Handler::Runtime(engine.clone()),
-            (None, HandlerMode::Demo) => Handler::Demo,
-            (None, _) => Handler::Echo,
+        let drained = CancellationToken::new();
+        let options = FacadeOptions {
+            shutdown: drained.clone(),
+            metrics: self.metrics.clone(),
+            ..FacadeOptions::default()
         };
-        let router = facade::router(handler, self.facade_options(&configuration, &context));
+        let router = facade::router(engine.clone(), options);
         context.ports.serve(FACADE_PORT, router).map_err(|error| RoleError::new(error.to_string()))?;
         context.log.line(format!("agent {}/{} is ready", configuration.namespace, configuration.agent));
         context.readiness.ready();
         context.cancellation.cancelled().await;
         context.readiness.not_ready("draining");
-        if let Some(engine) = engine
-            && !engine.drain(configuration.drain_timeout).await
-        {
+        if !engine.drain(configuration.drain_timeout).await {
             context.log.line("turns that still ran were stopped; they are continued when the agent starts again");
         }
+        drained.cancel();
         if let Some(follower) = follower
             && let Err(error) = follower.await
         {
@@ -93,16 +94,6 @@ impl Role for Agent {
 }
 
 impl Agent {
-    fn facade_options(&self, configuration: &Configuration, context: &WorkloadContext) -> FacadeOptions {
-        FacadeOptions::new(
-            &configuration.namespace,
-            &configuration.agent,
-            Arc::clone(&self.clock),
-            Arc::clone(&self.random),
-            context.cancellation.clone(),
-        )
-    }
-
     async fn engine(
         &self,
         configuration: &Configuration,
@@ -112,12 +103,7 @@ impl Agent {
         let options = EngineOptions {
             namespace: configuration.namespace.clone(),
             agent: configuration.agent.clone(),
-            pack: Arc::new(PackFile::new(
-                context
-                    .files
-                    .path(&configuration.pack_path)
-                    .map_err(|error| RoleError::new(format!("{}: {error}", configuration.pack_path)))?,
-            )),
+            pack: pack(configuration, context)?,
             models: self.models(configuration, context)?,
             tools: self.tools(configuration, context, policy)?,
             journal: Arc::new(self.payload.clone()),
@@ -130,6 +116,7 @@ impl Agent {
                 ..Limits::default()
             },
             surface_unlisted_tools: false,
+            metrics: self.turn_metrics.clone(),
         };
         Engine::start(options).await.map_err(|error| {
             let reason = error.reason();
@@ -138,6 +125,19 @@ impl Agent {
     }
 
     fn models(&self, configuration: &Configuration, context: &WorkloadContext) -> Result<Vec<ModelEntry>, RoleError> {
+        let builtin: Arc<dyn Model> = match configuration.handler {
+            HandlerMode::Echo => Arc::new(builtin::EchoModel),
+            HandlerMode::Demo => Arc::new(builtin::DemoModel),
+            HandlerMode::Runtime => return self.providers(configuration, context),
+        };
+        Ok(vec![ModelEntry::plain("default", builtin)])
+    }
+
+    fn providers(
+        &self,
+        configuration: &Configuration,
+        context: &WorkloadContext,
+    ) -> Result<Vec<ModelEntry>, RoleError> {
         let path = &configuration.providers_path;
         let text = context.files.read_to_string(path).map_err(|error| RoleError::new(error.to_string()))?;
         let providers = ProvidersConfig::parse(&text).map_err(|error| RoleError::new(format!("{path}: {error}")))?;
@@ -166,6 +166,9 @@ impl Agent {
         context: &WorkloadContext,
         policy: &PolicyEngine,
     ) -> Result<Arc<dyn ToolRunner>, RoleError> {
+        if configuration.handler != HandlerMode::Runtime {
+            return Ok(Arc::new(NoTools));
+        }
         let path = &configuration.tools_path;
         let text = match context.files.read_to_string(path) {
             Ok(text) => text,
@@ -196,14 +199,23 @@ impl Agent {
     }
 }
 
+/// Where the pack comes from; `echo` and `demo` need none (OM-504).
+fn pack(configuration: &Configuration, context: &WorkloadContext) -> Result<Arc<dyn PackSource>, RoleError> {
+    if configuration.handler != HandlerMode::Runtime {
+        return Ok(Arc::new(builtin::pack()));
+    }
+    let path = context
+        .files
+        .path(&configuration.pack_path)
+        .map_err(|error| RoleError::new(format!("{}: {error}", configuration.pack_path)))?;
+    Ok(Arc::new(PackFile::new(path)))
+}
+
 /// The text of an error with its innermost cause, where the text does not hold it already.
 fn with_cause(error: &(dyn std::error::Error + 'static)) -> String {
     let text = error.to_string();
-    match error.source().map(|source| with_cause(source)) {
+    match error.source().map(with_cause) {
         Some(cause) if !text.contains(&cause) => format!("{text}: {cause}"),
         _ => text,
     }
 }
-
-/// How long a role may take to end when nothing says otherwise.
-const DRAIN: Duration = Duration::from_secs(30);

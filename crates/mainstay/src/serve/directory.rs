@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use mainstay_localnode::{Handle, pods::Facade};
 use mainstay_resources::names;
-use mainstay_server::front_door::{AgentDirectory, Found};
+use mainstay_server::front_door::{AgentDirectory, Lookup};
 
 use crate::roles::agent::FACADE_PORT;
 
@@ -22,16 +22,16 @@ impl Agents {
 }
 
 impl AgentDirectory for Agents {
-    fn find(&self, namespace: &str, name: &str) -> Found {
+    fn find(&self, namespace: &str, name: &str) -> Lookup {
         let labels: BTreeMap<String, String> = [
-            (names::LABEL_INSTANCE.to_owned(), name.to_owned()),
-            (names::LABEL_COMPONENT.to_owned(), names::COMPONENT_AGENT.to_owned()),
+            (names::INSTANCE_LABEL.to_owned(), name.to_owned()),
+            (names::COMPONENT_LABEL.to_owned(), "agent".to_owned()),
         ]
         .into();
         match self.node.pods.facade(namespace, &labels, FACADE_PORT) {
-            Facade::Ready(router) => Found::Ready(router),
-            Facade::NotReady { reason } => Found::NotReady { reason },
-            Facade::Absent => Found::Absent,
+            Facade::Ready(router) => Lookup::Ready(router),
+            Facade::NotReady { reason } => Lookup::NotReady { reason },
+            Facade::Absent => Lookup::Absent,
         }
     }
 }
