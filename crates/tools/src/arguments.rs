@@ -1,5 +1,7 @@
 //! The arguments of a call: from the model's text to a checked object (OM-364).
 
+use std::sync::OnceLock;
+
 use jsonschema::{PatternOptions, Validator};
 use serde_json::{Map, Value};
 
@@ -25,8 +27,19 @@ pub fn parse(text: &str) -> Value {
 /// Checks the arguments of one tool.
 #[derive(Debug)]
 pub struct ArgumentCheck {
-    // `None`: the registry has no schema, and everything is passed on.
-    validator: Option<Validator>,
+    rules: Rules,
+}
+
+#[derive(Debug)]
+enum Rules {
+    /// The registry has no schema, and everything is passed on.
+    None,
+    Compiled(Box<Validator>),
+    /// Compiled by the first call: a described service has many operations, of which few are called.
+    Deferred {
+        schema: Value,
+        compiled: OnceLock<Result<Box<Validator>, String>>,
+    },
 }
 
 impl ArgumentCheck {
@@ -37,27 +50,23 @@ impl ArgumentCheck {
     /// What is wrong with the schema.
     pub fn compile(schema: &Value) -> Result<Self, String> {
         if schema.is_null() {
-            return Ok(Self { validator: None });
+            return Ok(Self { rules: Rules::None });
         }
-        let size = schema.to_string().len();
-        if size > SCHEMA_BYTES {
-            return Err(format!("it is larger than {SCHEMA_BYTES} bytes"));
-        }
-        let validator = match build(schema) {
-            // A dialect of the author's own says nothing that is needed here; without its name the
-            // schema is read as the newest published one.
-            Err(_) if schema.get("$schema").is_some() => {
-                let mut schema = schema.clone();
-                if let Value::Object(schema) = &mut schema {
-                    schema.remove("$schema");
-                }
-                build(&schema)?
-            }
-            built => built?,
-        };
         Ok(Self {
-            validator: Some(validator),
+            rules: Rules::Compiled(Box::new(compiled(schema)?)),
         })
+    }
+
+    /// Keeps the schema and compiles it when the first call is checked. A pattern that cannot be used
+    /// here is left out then: it comes from a service's description, which its user cannot change, and
+    /// the service checks it anyway.
+    pub(crate) fn deferred(schema: Value) -> Self {
+        Self {
+            rules: Rules::Deferred {
+                schema,
+                compiled: OnceLock::new(),
+            },
+        }
     }
 
     /// The arguments as an object that matches the schema.
@@ -68,8 +77,19 @@ impl ArgumentCheck {
         let Value::Object(object) = arguments else {
             return Err("the arguments are not a JSON object".to_owned());
         };
-        let Some(validator) = &self.validator else {
-            return Ok(object);
+        self.check_value(arguments)?;
+        Ok(object)
+    }
+
+    /// As [`ArgumentCheck::check`], for a value of any kind.
+    pub(crate) fn check_value(&self, arguments: &Value) -> Result<(), String> {
+        let validator = match &self.rules {
+            Rules::None => return Ok(()),
+            Rules::Compiled(validator) => validator,
+            Rules::Deferred { schema, compiled } => compiled
+                .get_or_init(|| compile_described(schema).map(Box::new))
+                .as_ref()
+                .map_err(|problem| format!("the tool's schema cannot be used: {problem}"))?,
         };
         let mut violations: Vec<String> = Vec::new();
         let mut errors = validator.iter_errors(arguments);
@@ -83,7 +103,7 @@ impl ArgumentCheck {
             });
         }
         if violations.is_empty() {
-            return Ok(object);
+            return Ok(());
         }
         if errors.next().is_some() {
             violations.push("…".to_owned());
@@ -92,6 +112,52 @@ impl ArgumentCheck {
             "the arguments do not match the tool's schema: {}",
             violations.join("; ")
         ))
+    }
+}
+
+fn compiled(schema: &Value) -> Result<Validator, String> {
+    let size = schema.to_string().len();
+    if size > SCHEMA_BYTES {
+        return Err(format!("it is larger than {SCHEMA_BYTES} bytes"));
+    }
+    match build(schema) {
+        // A dialect of the author's own says nothing that is needed here; without its name the
+        // schema is read as the newest published one.
+        Err(_) if schema.get("$schema").is_some() => {
+            let mut schema = schema.clone();
+            if let Value::Object(schema) = &mut schema {
+                schema.remove("$schema");
+            }
+            build(&schema)
+        }
+        built => built,
+    }
+}
+
+fn compile_described(schema: &Value) -> Result<Validator, String> {
+    compiled(schema).or_else(|problem| {
+        tracing::debug!(problem, "a schema is used without its patterns");
+        let mut schema = schema.clone();
+        remove_patterns(&mut schema);
+        compiled(&schema)
+    })
+}
+
+fn remove_patterns(schema: &mut Value) {
+    match schema {
+        Value::Object(fields) => {
+            // A property that is called `pattern` has a schema, not a text.
+            if fields.get("pattern").is_some_and(Value::is_string) {
+                fields.remove("pattern");
+            }
+            if fields.remove("patternProperties").is_some() {
+                // It would refuse what the patterns accept.
+                fields.remove("additionalProperties");
+            }
+            fields.values_mut().for_each(remove_patterns);
+        }
+        Value::Array(items) => items.iter_mut().for_each(remove_patterns),
+        _ => {}
     }
 }
 
@@ -143,6 +209,19 @@ mod tests {
         assert!(error.contains("/n: 0 is less than the minimum of 1"), "{error}");
         assert!(error.contains("\"id\" is a required property"), "{error}");
         assert!(check.check(&json!({"id": "7"})).is_ok());
+    }
+
+    #[test]
+    fn a_described_schema_is_compiled_by_its_first_call_and_loses_only_unusable_patterns() {
+        let check = ArgumentCheck::deferred(
+            json!({"type": "object", "properties": {"a": {"type": "string", "pattern": "(unclosed"}, "pattern": {"type": "integer"}}}),
+        );
+        assert!(check.check(&json!({"a": "x", "pattern": 1})).is_ok());
+        assert!(check.check(&json!({"a": 1})).is_err());
+        assert!(check.check(&json!({"pattern": "x"})).is_err());
+        let broken = ArgumentCheck::deferred(json!({"type": "objekt"}));
+        let error = broken.check(&json!({})).unwrap_err();
+        assert!(error.starts_with("the tool's schema cannot be used: "), "{error}");
     }
 
     #[test]

@@ -63,6 +63,9 @@ pub struct HandlerConfig {
     /// For `http`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub http: Option<HttpConfig>,
+    /// For `openapi`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub openapi: Option<OpenapiConfig>,
     /// For `client`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client: Option<ClientConfig>,
@@ -99,6 +102,7 @@ impl HandlerConfig {
             endpoint: None,
             tool: None,
             http: None,
+            openapi: None,
             client: None,
             auth: None,
             secret_headers: BTreeMap::new(),
@@ -236,6 +240,52 @@ impl fmt::Debug for HttpConfig {
         formatter
             .debug_struct("HttpConfig")
             .field("method", &self.method)
+            .field("headers", &self.headers.keys().collect::<Vec<_>>())
+            .field("retry_policy", &self.retry_policy)
+            .finish_non_exhaustive()
+    }
+}
+
+/// `openAPIConfig` (OM-083…OM-087).
+#[derive(Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct OpenapiConfig {
+    /// Address of the document: OpenAPI 2.0, 3.0 or 3.1 in JSON (OM-083).
+    #[serde(rename = "specURL")]
+    pub spec_url: String,
+    /// Stands in for the servers that the document names (OM-084).
+    #[serde(rename = "baseURL", default, skip_serializing_if = "Option::is_none")]
+    pub base_url: Option<String>,
+    /// Ids of the operations that become tools; empty means all (OM-085).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub operation_filter: Vec<String>,
+    /// Headers of every call, not of the document's request (OM-086).
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub headers: BTreeMap<String, String>,
+    /// Retries of calls; `None` = one attempt (OM-087, OM-398).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry_policy: Option<RetryPolicy>,
+}
+
+impl OpenapiConfig {
+    /// Every operation of the document at `spec_url`, where the document says.
+    pub fn new(spec_url: impl Into<String>) -> Self {
+        Self {
+            spec_url: spec_url.into(),
+            base_url: None,
+            operation_filter: Vec::new(),
+            headers: BTreeMap::new(),
+            retry_policy: None,
+        }
+    }
+}
+
+impl fmt::Debug for OpenapiConfig {
+    // Headers and a URL's query are often misused for keys; names say enough in a log.
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("OpenapiConfig")
+            .field("operation_filter", &self.operation_filter)
             .field("headers", &self.headers.keys().collect::<Vec<_>>())
             .field("retry_policy", &self.retry_policy)
             .finish_non_exhaustive()
@@ -423,6 +473,11 @@ mod tests {
         let mut http = HttpConfig::new("http://orders/");
         http.static_body = Some(json!({"on": "off"}));
         handler.http = Some(http);
+        let mut openapi = OpenapiConfig::new("http://orders/openapi.json");
+        openapi.base_url = Some("http://orders/v1".to_owned());
+        openapi.operation_filter = vec!["orders/list".to_owned()];
+        openapi.retry_policy = Some(RetryPolicy::new(2));
+        handler.openapi = Some(openapi);
         let config = ToolsConfig {
             registry: "no".to_owned(),
             namespace: "default".to_owned(),

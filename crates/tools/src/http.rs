@@ -1,10 +1,11 @@
-//! `http` handlers: one invocation, its attempts, and its result (C.3…C.5).
+//! Calls over HTTP: one invocation, its attempts, and its result (C.3…C.5). `http` handlers and the
+//! operations of `openapi` handlers differ in how the request is shaped, and in nothing else.
 
-mod credentials;
+pub(crate) mod credentials;
 mod headers;
 mod mapping;
 mod response;
-mod shaping;
+pub(crate) mod shaping;
 mod text_form;
 
 #[cfg(test)]
@@ -16,56 +17,32 @@ use std::{
     time::Duration,
 };
 
+use async_trait::async_trait;
 use http::{HeaderMap, header};
-use mainstay_telemetry::{clock::SharedClock, random::SharedRandom};
-use mainstay_workload::{ConnectError, FileRoot, OutboundRequest};
+use mainstay_workload::{ConnectError, OutboundRequest};
 use secrecy::SecretString;
 use serde_json::{Map, Value};
-use tokio_util::sync::CancellationToken;
 
-pub(crate) use self::{response::BODY_LIMIT, text_form::text_form};
+pub(crate) use self::text_form::text_form;
+use self::{response::BODY_LIMIT, shaping::Shaped};
 use crate::{
     config::{AuthConfig, HandlerConfig, HttpConfig},
+    executor::{CallContext, Called, Executor, Failure},
     invocation::FailureReason,
+    openapi::Call,
     retry::{self, Again},
     retry_after,
-    transport::Transport,
 };
 
-/// A handler of type `http`.
+/// One tool that is called over HTTP.
 #[derive(Debug)]
 pub(crate) struct HttpTool {
     config: HttpConfig,
+    // Shapes the request in place of `config` (OM-430).
+    operation: Option<Call>,
     auth: Option<AuthConfig>,
     secret_headers: BTreeMap<String, String>,
     timeout: Duration,
-}
-
-/// What a call needs of its surroundings.
-pub(crate) struct CallContext<'a> {
-    pub(crate) transport: &'a dyn Transport,
-    pub(crate) files: &'a FileRoot,
-    pub(crate) clock: &'a SharedClock,
-    pub(crate) random: &'a SharedRandom,
-    pub(crate) propagated: &'a BTreeMap<String, String>,
-    pub(crate) injected: &'a BTreeMap<String, String>,
-    pub(crate) cancel: &'a CancellationToken,
-}
-
-/// How an invocation ended.
-#[derive(Debug)]
-pub(crate) struct HttpResult {
-    pub(crate) result: Result<Value, Failure>,
-    pub(crate) attempts: u32,
-    /// Status of the last answer.
-    pub(crate) status: Option<u16>,
-}
-
-/// An invocation that failed.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Failure {
-    pub(crate) reason: FailureReason,
-    pub(crate) message: String,
 }
 
 struct AttemptFailure {
@@ -90,9 +67,18 @@ impl HttpTool {
     pub(crate) fn new(handler: &HandlerConfig, config: &HttpConfig) -> Self {
         Self {
             config: config.clone(),
+            operation: None,
             auth: handler.auth.clone(),
             secret_headers: handler.secret_headers.clone(),
             timeout: handler.timeout,
+        }
+    }
+
+    /// One operation of a described service; `config` has its method, headers and retries.
+    pub(crate) fn operation(handler: &HandlerConfig, config: HttpConfig, operation: Call) -> Self {
+        Self {
+            operation: Some(operation),
+            ..Self::new(handler, &config)
         }
     }
 
@@ -103,12 +89,28 @@ impl HttpTool {
             .any(|method| self.config.method.eq_ignore_ascii_case(method))
     }
 
-    /// Makes the call with all its attempts.
-    pub(crate) async fn call(&self, context: &CallContext<'_>, arguments: &Map<String, Value>) -> HttpResult {
-        let shaped = match shaping::shape(&self.config, arguments) {
+    fn shape(&self, arguments: &Map<String, Value>) -> Result<Shaped, shaping::ShapeError> {
+        match &self.operation {
+            Some(operation) => operation.shape(arguments),
+            None => shaping::shape(&self.config, arguments),
+        }
+    }
+}
+
+#[async_trait]
+impl Executor for HttpTool {
+    fn check(&self, arguments: &Map<String, Value>) -> Result<(), String> {
+        match &self.operation {
+            Some(operation) => operation.check(arguments),
+            None => Ok(()),
+        }
+    }
+
+    async fn call(&self, context: &CallContext<'_>, arguments: &Map<String, Value>) -> Called {
+        let shaped = match self.shape(arguments) {
             Ok(shaped) => shaped,
             Err(error) => {
-                return HttpResult {
+                return Called {
                     result: Err(Failure {
                         reason: FailureReason::RequestInvalid,
                         message: error.to_string(),
@@ -149,17 +151,19 @@ impl HttpTool {
                 break Err(cancelled());
             }
         };
-        HttpResult {
+        Called {
             result,
             attempts: sent.into_inner(),
             status,
         }
     }
+}
 
+impl HttpTool {
     async fn attempt(
         &self,
         context: &CallContext<'_>,
-        shaped: &shaping::Shaped,
+        shaped: &Shaped,
         sent: &AtomicU32,
         status: &mut Option<u16>,
     ) -> Result<Value, AttemptFailure> {
@@ -169,13 +173,16 @@ impl HttpTool {
         *status = None;
         let answer = context
             .transport
-            .exchange(OutboundRequest {
-                method: shaped.method.clone(),
-                url: shaped.url.clone(),
-                headers,
-                body: shaped.body.clone(),
-                deadline: self.timeout,
-            })
+            .exchange(
+                OutboundRequest {
+                    method: shaped.method.clone(),
+                    url: shaped.url.clone(),
+                    headers,
+                    body: shaped.body.clone(),
+                    deadline: self.timeout,
+                },
+                BODY_LIMIT,
+            )
             .await
             .map_err(|error| not_answered(&error))?;
         *status = Some(answer.status.as_u16());
@@ -215,7 +222,7 @@ impl HttpTool {
     fn headers(
         &self,
         context: &CallContext<'_>,
-        shaped: &shaping::Shaped,
+        shaped: &Shaped,
     ) -> Result<(HeaderMap, Vec<SecretString>), AttemptFailure> {
         let unavailable = |error| AttemptFailure::never(FailureReason::CredentialUnavailable, error);
         let mut hidden = Vec::new();
@@ -234,7 +241,7 @@ impl HttpTool {
                 None => None,
             };
         let headers = headers::assemble(headers::Sources {
-            content_type: shaped.body.as_ref().map(|_| self.config.content_type.as_str()),
+            content_type: shaped.body.as_ref().map(|_| shaped.content_type.as_str()),
             fixed: Some(&self.config.headers),
             secret,
             authorization,

@@ -5,18 +5,22 @@
 //! credentials, attempts and retries, response shaping.
 //!
 //! Main types: [`Toolset`] (decide, then execute), [`ToolInvocation`], [`ToolOutcome`],
-//! [`config::ToolsConfig`], [`policy::PolicyEngine`], [`supported`] (also asked by the controllers).
+//! [`config::ToolsConfig`], [`policy::PolicyEngine`], [`supported`] (also asked by the controllers),
+//! [`openapi::parse`] (a service's description to its operations).
 //!
 //! Never: Kubernetes types, provider JSON, SQL, an HTTP client of its own (requests leave only
 //! through [`mainstay_workload::Connector`]), or a secret in a log, error, event or `Debug` output.
 //!
-//! Start reading at [`toolset`], then `http` for a call and [`policy`] for a decision.
+//! Start reading at [`toolset`], then `http` for a call, [`policy`] for a decision and [`openapi`] for
+//! tools that are found out at run time.
 
 pub mod arguments;
 mod breaker;
 pub mod config;
+mod executor;
 mod http;
 pub mod invocation;
+pub mod openapi;
 pub mod policy;
 pub mod propagation;
 mod retry;

@@ -27,7 +27,10 @@ pub fn supported(handler: &HandlerConfig) -> Result<(), Unsupported> {
             ),
         })
     };
-    if !matches!(handler.kind, HandlerType::Http | HandlerType::Client) {
+    if !matches!(
+        handler.kind,
+        HandlerType::Http | HandlerType::Openapi | HandlerType::Client
+    ) {
         return refuse("HandlerTypeNotSupported", format!("type `{}`", handler.kind));
     }
     if let Some(auth) = &handler.auth
@@ -55,15 +58,10 @@ mod tests {
     #[test]
     fn what_is_not_built_is_refused_by_name() {
         let handler = |kind| HandlerConfig::new("h", kind);
-        for kind in [HandlerType::Http, HandlerType::Client] {
+        for kind in [HandlerType::Http, HandlerType::Openapi, HandlerType::Client] {
             assert_eq!(supported(&handler(kind)), Ok(()));
         }
-        for kind in [
-            HandlerType::Grpc,
-            HandlerType::Mcp,
-            HandlerType::Openapi,
-            HandlerType::Platform,
-        ] {
+        for kind in [HandlerType::Grpc, HandlerType::Mcp, HandlerType::Platform] {
             let error = supported(&handler(kind)).unwrap_err();
             assert_eq!(error.reason, "HandlerTypeNotSupported");
             assert!(error.message.contains(&format!("type `{kind}`")), "{error}");

@@ -1,21 +1,33 @@
 //! The tools of one agent: what it is offered, what it may call, and the call itself (C.1, C.2).
+//!
+//! What is offered can change while the agent runs: some handlers find out their tools in the
+//! background ([`Toolset::changes`]). Each question is answered by what is known at that moment.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+mod discovery;
+mod loading;
+mod surface;
 
-use mainstay_telemetry::{clock::SharedClock, random::SharedRandom};
+use std::{sync::Arc, time::Duration};
+
+use mainstay_telemetry::{clock::SharedClock, random::SharedRandom, task};
 use mainstay_workload::{Connector, FileRoot};
 use serde_json::Value;
-use tokio::time::Instant;
+use tokio::{sync::watch, time::Instant};
+use tokio_util::sync::{CancellationToken, DropGuard};
 
+use self::surface::{Publisher, Surfaces};
+pub(crate) use self::{
+    discovery::{ToolSource, Undiscovered},
+    surface::Tool,
+};
 use crate::{
-    arguments::ArgumentCheck,
-    breaker::{Breaker, Verdict},
-    config::{HandlerConfig, HandlerType, ToolsConfig},
-    http::{CallContext, HttpTool},
+    breaker::Verdict,
+    config::ToolsConfig,
+    executor::{CallContext, Failure},
     invocation::{FailureReason, ToolInvocation, ToolOutcome},
+    openapi::SourceContext,
     policy::{Decision, DecisionRequest, Identity, PolicyEngine},
     propagation::{AgentIdentity, policy_headers, propagated},
-    support::supported,
     transport::Transport,
 };
 
@@ -61,7 +73,7 @@ pub struct OfferedTool {
 /// Who executes a tool.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ToolKind {
-    /// [`Toolset::execute`] calls an HTTP endpoint.
+    /// [`Toolset::execute`] calls the backend, over HTTP.
     Http,
     /// The connected client (OM-432). A set value replaces the pack's (OM-433).
     Client {
@@ -72,7 +84,7 @@ pub enum ToolKind {
     },
 }
 
-/// A handler, or one of its tools, that is not offered.
+/// A handler whose tools are not offered, or may be out of date.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unavailable {
     /// The handler.
@@ -83,74 +95,72 @@ pub struct Unavailable {
     pub message: String,
 }
 
-#[derive(Debug)]
-struct Tool {
-    offered: OfferedTool,
-    check: ArgumentCheck,
-    http: Option<HttpTool>,
-    breaker: Breaker,
-}
-
 /// See the [module](self). Loading never fails as a whole: one bad handler leaves the others.
 #[derive(Debug)]
 pub struct Toolset {
     registry: String,
     agent: AgentIdentity,
-    tools: BTreeMap<String, Tool>,
-    unavailable: Vec<Unavailable>,
+    surfaces: Arc<Surfaces>,
     ceiling: Duration,
     policy: PolicyEngine,
     transport: Arc<dyn Transport>,
     files: FileRoot,
     clock: SharedClock,
     random: SharedRandom,
+    // Ends the tasks that find out tools.
+    _tasks: DropGuard,
 }
 
 impl Toolset {
-    /// Makes the tools of `config` ready. Nothing is sent and no credential is read.
+    /// Makes the tools of `config` ready. Handlers that describe themselves are asked in the background,
+    /// from now on and until the toolset is dropped ([`Toolset::settled`] waits for them).
+    ///
+    /// # Panics
+    /// With such a handler, when called outside a tokio runtime.
     pub fn load(config: &ToolsConfig, options: ToolsetOptions) -> Self {
         let transport: Arc<dyn Transport> = Arc::new(options.connector.clone());
         Self::over(config, options, transport)
     }
 
     pub(crate) fn over(config: &ToolsConfig, options: ToolsetOptions, transport: Arc<dyn Transport>) -> Self {
-        let mut tools: BTreeMap<String, Result<Tool, Unavailable>> = BTreeMap::new();
-        let mut unavailable = Vec::new();
-        for handler in &config.handlers {
-            let loaded = load_tool(handler);
-            if let Err(refused) = &loaded {
-                tracing::warn!(
+        let context = SourceContext {
+            registry: config.registry.clone(),
+            transport: Arc::clone(&transport),
+            files: options.files.clone(),
+        };
+        let mut places = Vec::new();
+        let mut sources = Vec::new();
+        for (index, handler) in config.handlers.iter().enumerate() {
+            let (place, source) = loading::load(handler, &context);
+            match (source, &place.problem) {
+                (Some(source), _) => sources.push((index, source)),
+                (None, Some(refused)) => tracing::warn!(
                     registry = config.registry,
                     handler = handler.name,
                     reason = refused.reason,
                     "{}",
                     refused.message
-                );
-                unavailable.push(refused.clone());
+                ),
+                (None, None) => {}
             }
-            // An unavailable handler keeps its place too: its calls must not go to another backend
-            // that happens to have a tool of the same name (OM-035).
-            let Some(name) = tool_name(handler) else {
-                continue;
+            places.push(place);
+        }
+        let surfaces = Surfaces::new(&config.registry, places);
+        let cancel = CancellationToken::new();
+        for (index, source) in sources {
+            let publisher = Publisher {
+                surfaces: Arc::clone(&surfaces),
+                index,
             };
-            if tools.insert(name.clone(), loaded).is_some() {
-                tracing::warn!(
-                    registry = config.registry,
-                    tool = name,
-                    handler = handler.name,
-                    "several handlers have this tool; the later one serves it"
-                );
-            }
+            let kept = discovery::keep(source, publisher, Arc::clone(&options.random));
+            let cancel = cancel.clone();
+            task::spawn("tool discovery", cancel.run_until_cancelled_owned(kept));
         }
         let longest = config.handlers.iter().map(|handler| handler.timeout).max();
         Self {
             registry: config.registry.clone(),
             agent: options.agent,
-            tools: tools
-                .into_iter()
-                .filter_map(|(name, tool)| Some((name, tool.ok()?)))
-                .collect(),
-            unavailable,
+            surfaces,
             ceiling: longest.map_or(TURN_ALLOWANCE, |longest| {
                 TURN_ALLOWANCE.saturating_add(longest.max(crate::config::DEFAULT_TIMEOUT))
             }),
@@ -159,6 +169,7 @@ impl Toolset {
             files: options.files,
             clock: options.clock,
             random: options.random,
+            _tasks: cancel.drop_guard(),
         }
     }
 
@@ -167,19 +178,37 @@ impl Toolset {
         &self.registry
     }
 
-    /// The tools that can be called, by name.
+    /// The tools that can be called now, by name.
     pub fn descriptors(&self) -> Vec<OfferedTool> {
-        self.tools.values().map(|tool| tool.offered.clone()).collect()
+        let surface = self.surfaces.current();
+        surface.tools.values().map(|tool| tool.offered.clone()).collect()
     }
 
-    /// The tool called `name`.
-    pub fn tool(&self, name: &str) -> Option<&OfferedTool> {
-        self.tools.get(name).map(|tool| &tool.offered)
+    /// The tool called `name`, as it is now.
+    pub fn tool(&self, name: &str) -> Option<OfferedTool> {
+        Some(self.find(name)?.offered.clone())
     }
 
-    /// Handlers that are not served, in the registry's order.
-    pub fn unavailable(&self) -> &[Unavailable] {
-        &self.unavailable
+    fn find(&self, name: &str) -> Option<Arc<Tool>> {
+        self.surfaces.current().tools.get(name).map(Arc::clone)
+    }
+
+    /// Handlers that are not served, or not yet, in the registry's order.
+    pub fn unavailable(&self) -> Vec<Unavailable> {
+        self.surfaces.current().unavailable.clone()
+    }
+
+    /// Counts the changes of what is offered.
+    pub fn changes(&self) -> watch::Receiver<u64> {
+        self.surfaces.changes()
+    }
+
+    /// Returns once every handler that describes itself was asked, with or without success, or after
+    /// `limit`. An agent that waits for it offers a reachable backend's tools in its first turn.
+    pub async fn settled(&self, limit: Duration) {
+        let mut changes = self.changes();
+        // The sender lives as long as `self`, so an error is only the limit.
+        let _ = tokio::time::timeout(limit, changes.wait_for(|_| !self.surfaces.current().pending)).await;
     }
 
     /// Longest time of a turn: two minutes and the longest handler timeout (OM-369).
@@ -192,7 +221,7 @@ impl Toolset {
     /// Client tools are asked about like all others (OM-493). A name the registry does not have is
     /// not, since no policy can permit it; [`Toolset::execute`] then says so to the model.
     pub fn decide(&self, invocation: &ToolInvocation) -> Decision {
-        let Some(tool) = self.tools.get(&invocation.tool) else {
+        let Some(tool) = self.find(&invocation.tool) else {
             return Decision {
                 denied_by: Some("tool-not-offered".to_owned()),
                 message: Some(not_offered(&invocation.tool)),
@@ -223,14 +252,20 @@ impl Toolset {
     /// match. `None` means that it may be sent. For client tools this is all there is to check before
     /// the client is asked.
     pub fn refusal(&self, invocation: &ToolInvocation, decision: &Decision) -> Option<ToolOutcome> {
-        let Some(tool) = self.tools.get(&invocation.tool) else {
+        let Some(tool) = self.find(&invocation.tool) else {
             let message = not_offered(&invocation.tool);
             return Some(ToolOutcome::error(FailureReason::ToolNotOffered, message));
         };
         if let Some(text) = decision.denial_text() {
             return Some(ToolOutcome::error(FailureReason::PolicyDenied, text));
         }
-        let checked = tool.check.check(&invocation.arguments);
+        let checked = tool
+            .check
+            .check(&invocation.arguments)
+            .and_then(|arguments| match &tool.executor {
+                Some(executor) => executor.check(arguments),
+                None => Ok(()),
+            });
         checked
             .err()
             .map(|message| ToolOutcome::error(FailureReason::ArgumentsInvalid, message))
@@ -260,13 +295,12 @@ impl Toolset {
     }
 
     async fn send(&self, invocation: &ToolInvocation, decision: &Decision) -> ToolOutcome {
-        let (Some(tool), Value::Object(arguments)) =
-            (self.tools.get(&invocation.tool), &invocation.arguments)
+        let (Some(tool), Value::Object(arguments)) = (self.find(&invocation.tool), &invocation.arguments)
         else {
             let message = not_offered(&invocation.tool);
             return ToolOutcome::error(FailureReason::ToolNotOffered, message);
         };
-        let Some(http) = &tool.http else {
+        let Some(executor) = &tool.executor else {
             return ToolOutcome::error(
                 FailureReason::ClientRequired,
                 format!(
@@ -298,7 +332,7 @@ impl Toolset {
             injected: &decision.injected_headers,
             cancel: &invocation.cancel,
         };
-        let called = http.call(&context, arguments).await;
+        let called = executor.call(&context, arguments).await;
         permit.settle(verdict(&called.result, called.status));
         let (content, reason) = match called.result {
             Ok(content) => (content, None),
@@ -316,7 +350,7 @@ impl Toolset {
 }
 
 /// OM-373: an answer that refuses the call shows that the backend works.
-fn verdict(result: &Result<Value, crate::http::Failure>, status: Option<u16>) -> Verdict {
+fn verdict(result: &Result<Value, Failure>, status: Option<u16>) -> Verdict {
     match result {
         Ok(_) => Verdict::Works,
         Err(failure) => match failure.reason {
@@ -333,63 +367,6 @@ fn not_offered(tool: &str) -> String {
         "there is no tool `{}`",
         mainstay_telemetry::text::escape(tool, 64)
     )
-}
-
-fn tool_name(handler: &HandlerConfig) -> Option<String> {
-    handler.tool.as_ref().map(|tool| tool.name.clone())
-}
-
-fn load_tool(handler: &HandlerConfig) -> Result<Tool, Unavailable> {
-    let unavailable = |reason, message: String| Unavailable {
-        handler: handler.name.clone(),
-        reason,
-        message,
-    };
-    supported(handler).map_err(|refused| unavailable(refused.reason, refused.message))?;
-    let missing = |block: &str| {
-        unavailable(
-            "HandlerInvalid",
-            format!(
-                "handler `{}`: `{block}` is required for type `{}`",
-                handler.name, handler.kind
-            ),
-        )
-    };
-    let definition = handler.tool.as_ref().ok_or_else(|| missing("tool"))?;
-    let check = ArgumentCheck::compile(&definition.input_schema).map_err(|problem| {
-        unavailable(
-            "InputSchemaInvalid",
-            format!(
-                "handler `{}`: `tool.inputSchema` cannot be used: {problem}",
-                handler.name
-            ),
-        )
-    })?;
-    let (kind, http) = if handler.kind == HandlerType::Http {
-        let config = handler.http.as_ref().ok_or_else(|| missing("httpConfig"))?;
-        (ToolKind::Http, Some(HttpTool::new(handler, config)))
-    } else {
-        let client = handler.client.clone().unwrap_or_default();
-        let kind = ToolKind::Client {
-            consent_message: client.consent_message,
-            categories: client.categories,
-        };
-        (kind, None)
-    };
-    Ok(Tool {
-        offered: OfferedTool {
-            name: definition.name.clone(),
-            description: definition.description.clone(),
-            parameters: definition.input_schema.clone(),
-            handler: handler.name.clone(),
-            timeout: handler.timeout,
-            kind,
-            repeat_safe: http.as_ref().is_some_and(HttpTool::is_repeat_safe),
-        },
-        check,
-        http,
-        breaker: Breaker::new(),
-    })
 }
 
 #[cfg(test)]

@@ -6,13 +6,12 @@ use bytes::Bytes;
 use http::{HeaderMap, StatusCode};
 use mainstay_workload::{ConnectError, Connector, OutboundRequest};
 
-use crate::http::BODY_LIMIT;
-
 /// Sends one request and reads its answer.
 #[async_trait]
 pub(crate) trait Transport: std::fmt::Debug + Send + Sync {
-    /// The answer once its status has arrived; no status is an error.
-    async fn exchange(&self, request: OutboundRequest) -> Result<Exchange, ConnectError>;
+    /// The answer once its status has arrived; no status is an error. Of the body, `body_limit` bytes
+    /// are read.
+    async fn exchange(&self, request: OutboundRequest, body_limit: usize) -> Result<Exchange, ConnectError>;
 }
 
 /// An answer.
@@ -27,12 +26,12 @@ pub(crate) struct Exchange {
 
 #[async_trait]
 impl Transport for Connector {
-    async fn exchange(&self, request: OutboundRequest) -> Result<Exchange, ConnectError> {
+    async fn exchange(&self, request: OutboundRequest, body_limit: usize) -> Result<Exchange, ConnectError> {
         let response = self.send(request).await?;
         Ok(Exchange {
             status: response.status,
             headers: response.headers.clone(),
-            body: response.bytes_capped(BODY_LIMIT).await,
+            body: response.bytes_capped(body_limit).await,
         })
     }
 }

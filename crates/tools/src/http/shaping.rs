@@ -19,6 +19,8 @@ pub(crate) struct Shaped {
     pub(crate) url: Url,
     /// Present when there is something to send (OM-385).
     pub(crate) body: Option<Bytes>,
+    /// Says what `body` is; not sent without one.
+    pub(crate) content_type: String,
     /// Header name and text of each `headerParams` argument.
     pub(crate) headers: Vec<(String, String)>,
 }
@@ -104,6 +106,7 @@ pub(crate) fn shape(config: &HttpConfig, arguments: &Map<String, Value>) -> Resu
         method,
         url,
         body,
+        content_type: config.content_type.clone(),
         headers,
     })
 }
@@ -113,7 +116,7 @@ fn set(query: &mut Vec<(String, String)>, name: &str, value: String) {
     query.push((name.to_owned(), value));
 }
 
-fn parse_url(text: &str) -> Result<Url, ShapeError> {
+pub(crate) fn parse_url(text: &str) -> Result<Url, ShapeError> {
     let mut url = Url::parse(text.trim()).map_err(|error| ShapeError::Url(error.to_string()))?;
     if !matches!(url.scheme(), "http" | "https") {
         return Err(ShapeError::Url(
@@ -241,7 +244,7 @@ fn fill(template: &str, arguments: &mut Map<String, Value>) -> Result<Url, Shape
 
 /// A segment of only dots is resolved away by every URL parser, so an argument could reach another
 /// path by being `..`, or by completing a dot of the template.
-fn check_segment(segment: &str, argument: Option<String>) -> Result<(), ShapeError> {
+pub(crate) fn check_segment(segment: &str, argument: Option<String>) -> Result<(), ShapeError> {
     let dots = segment.to_ascii_lowercase().replace("%2e", ".");
     match argument {
         Some(argument) if matches!(dots.as_str(), "." | "..") => Err(ShapeError::PlaceholderUnsafe(argument)),
@@ -251,7 +254,7 @@ fn check_segment(segment: &str, argument: Option<String>) -> Result<(), ShapeErr
 
 /// Percent-encodes everything but the unreserved characters, which is right in a path segment and in
 /// a query alike.
-fn encode(text: &str) -> String {
+pub(crate) fn encode(text: &str) -> String {
     use std::fmt::Write;
 
     let mut out = String::with_capacity(text.len());

@@ -9,14 +9,19 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use http::StatusCode;
 use jiff::Timestamp;
-use mainstay_telemetry::{clock::ManualClock, random::SeededRandom};
+use mainstay_telemetry::{
+    clock::{ManualClock, SharedClock},
+    random::{SeededRandom, SharedRandom},
+};
+use mainstay_workload::FileRoot;
 use serde_json::json;
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
 use super::*;
 use crate::{
     config::{AuthType, HandlerType, RetryPolicy},
-    transport::Exchange,
+    transport::{Exchange, Transport},
 };
 
 /// What the backend does with one request.
@@ -62,7 +67,7 @@ impl Backend {
             .collect()
     }
 
-    fn waits(&self) -> Vec<Duration> {
+    pub(crate) fn waits(&self) -> Vec<Duration> {
         self.seen
             .lock()
             .unwrap()
@@ -81,7 +86,7 @@ fn network(cause: &str) -> ConnectError {
 
 #[async_trait]
 impl Transport for Backend {
-    async fn exchange(&self, request: OutboundRequest) -> Result<Exchange, ConnectError> {
+    async fn exchange(&self, request: OutboundRequest, _body_limit: usize) -> Result<Exchange, ConnectError> {
         let deadline = request.deadline;
         self.seen.lock().unwrap().push((Instant::now(), request));
         let reply = {
@@ -135,7 +140,7 @@ fn handler(policy: Option<RetryPolicy>) -> HandlerConfig {
     handler
 }
 
-async fn call_with(handler: &HandlerConfig, backend: &Backend, cancel: &CancellationToken) -> HttpResult {
+async fn call_with(handler: &HandlerConfig, backend: &Backend, cancel: &CancellationToken) -> Called {
     let tool = HttpTool::new(handler, handler.http.as_ref().unwrap());
     let clock: SharedClock = ManualClock::at(Timestamp::UNIX_EPOCH);
     let random: SharedRandom = SeededRandom::new(7);
@@ -151,11 +156,11 @@ async fn call_with(handler: &HandlerConfig, backend: &Backend, cancel: &Cancella
     tool.call(&context, json!({"id": 7}).as_object().unwrap()).await
 }
 
-async fn call(policy: Option<RetryPolicy>, backend: &Backend) -> HttpResult {
+async fn call(policy: Option<RetryPolicy>, backend: &Backend) -> Called {
     call_with(&handler(policy), backend, &CancellationToken::new()).await
 }
 
-fn message(result: &HttpResult) -> &str {
+fn message(result: &Called) -> &str {
     &result.result.as_ref().unwrap_err().message
 }
 
@@ -334,7 +339,11 @@ async fn a_refused_address_is_not_retried() {
     struct Refusing(AtomicU32);
     #[async_trait]
     impl Transport for Refusing {
-        async fn exchange(&self, _request: OutboundRequest) -> Result<Exchange, ConnectError> {
+        async fn exchange(
+            &self,
+            _request: OutboundRequest,
+            _body_limit: usize,
+        ) -> Result<Exchange, ConnectError> {
             self.0.fetch_add(1, Ordering::Relaxed);
             Err(ConnectError::AddressRefused {
                 host: "h".to_owned(),

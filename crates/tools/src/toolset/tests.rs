@@ -4,9 +4,11 @@ use mainstay_telemetry::{clock, random::SeededRandom, task};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
+use std::collections::BTreeMap;
+
 use super::*;
 use crate::{
-    config::{AuthConfig, AuthType, ClientConfig, HttpConfig, ToolDefinition},
+    config::{AuthConfig, AuthType, ClientConfig, HandlerConfig, HandlerType, HttpConfig, ToolDefinition},
     http::tests::{Backend, Reply},
     policy::{Deny, PolicySet, PolicySpec, Rule},
 };
@@ -234,8 +236,8 @@ fn one_bad_handler_leaves_the_others_d4() {
     );
     let names: Vec<String> = set.descriptors().into_iter().map(|tool| tool.name).collect();
     assert_eq!(names, ["get_order"]);
-    let reasons: Vec<(&str, &str)> = set
-        .unavailable()
+    let unavailable = set.unavailable();
+    let reasons: Vec<(&str, &str)> = unavailable
         .iter()
         .map(|refused| (refused.handler.as_str(), refused.reason))
         .collect();

@@ -1,0 +1,54 @@
+//! What a toolset needs of the code that calls one kind of backend.
+
+use std::collections::BTreeMap;
+
+use async_trait::async_trait;
+use mainstay_telemetry::{clock::SharedClock, random::SharedRandom};
+use mainstay_workload::FileRoot;
+use serde_json::{Map, Value};
+use tokio_util::sync::CancellationToken;
+
+use crate::{invocation::FailureReason, transport::Transport};
+
+/// Calls the backend of one tool.
+#[async_trait]
+pub(crate) trait Executor: std::fmt::Debug + Send + Sync {
+    /// What the tool's schema cannot say about the arguments (OM-364). They match the schema already.
+    ///
+    /// # Errors
+    /// A text for the model that names each violation.
+    fn check(&self, arguments: &Map<String, Value>) -> Result<(), String> {
+        let _ = arguments;
+        Ok(())
+    }
+
+    /// Makes the call with all its attempts.
+    async fn call(&self, context: &CallContext<'_>, arguments: &Map<String, Value>) -> Called;
+}
+
+/// What a call needs of its surroundings.
+pub(crate) struct CallContext<'a> {
+    pub(crate) transport: &'a dyn Transport,
+    pub(crate) files: &'a FileRoot,
+    pub(crate) clock: &'a SharedClock,
+    pub(crate) random: &'a SharedRandom,
+    pub(crate) propagated: &'a BTreeMap<String, String>,
+    pub(crate) injected: &'a BTreeMap<String, String>,
+    pub(crate) cancel: &'a CancellationToken,
+}
+
+/// How an invocation ended.
+#[derive(Debug)]
+pub(crate) struct Called {
+    pub(crate) result: Result<Value, Failure>,
+    pub(crate) attempts: u32,
+    /// HTTP status of the last answer.
+    pub(crate) status: Option<u16>,
+}
+
+/// An invocation that failed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Failure {
+    pub(crate) reason: FailureReason,
+    pub(crate) message: String,
+}

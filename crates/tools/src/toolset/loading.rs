@@ -1,0 +1,111 @@
+//! From a handler's configuration to its place in the toolset.
+
+use std::sync::Arc;
+
+use super::{
+    OfferedTool, ToolKind, Unavailable,
+    discovery::ToolSource,
+    surface::{Place, Tool},
+};
+use crate::{
+    arguments::ArgumentCheck,
+    breaker::Breaker,
+    config::{HandlerConfig, HandlerType},
+    executor::Executor,
+    http::HttpTool,
+    openapi::{OpenapiSource, SourceContext},
+    support::supported,
+};
+
+/// The place of `handler`, and what finds out its tools where they are not in the configuration.
+pub(super) fn load(handler: &HandlerConfig, context: &SourceContext) -> (Place, Option<Box<dyn ToolSource>>) {
+    let mut place = Place {
+        handler: handler.name.clone(),
+        tools: Vec::new(),
+        reserved: handler.tool.as_ref().map(|tool| tool.name.clone()),
+        problem: None,
+        pending: false,
+    };
+    match contribution(handler, context) {
+        Ok(Contribution::Tool(tool)) => {
+            place.tools.push(Arc::new(*tool));
+            place.reserved = None;
+        }
+        Ok(Contribution::Source(source)) => {
+            // The tools name themselves; a definition beside them names none (OM-017).
+            place.reserved = None;
+            place.pending = true;
+            place.problem = Some(Unavailable {
+                handler: handler.name.clone(),
+                reason: "DiscoveryPending",
+                message: format!("handler `{}`: its tools are being found out", handler.name),
+            });
+            return (place, Some(source));
+        }
+        Err(problem) => place.problem = Some(problem),
+    }
+    (place, None)
+}
+
+enum Contribution {
+    Tool(Box<Tool>),
+    Source(Box<dyn ToolSource>),
+}
+
+fn contribution(handler: &HandlerConfig, context: &SourceContext) -> Result<Contribution, Unavailable> {
+    let unavailable = |reason, message: String| Unavailable {
+        handler: handler.name.clone(),
+        reason,
+        message,
+    };
+    supported(handler).map_err(|refused| unavailable(refused.reason, refused.message))?;
+    let missing = |block: &str| {
+        unavailable(
+            "HandlerInvalid",
+            format!(
+                "handler `{}`: `{block}` is required for type `{}`",
+                handler.name, handler.kind
+            ),
+        )
+    };
+    if handler.kind == HandlerType::Openapi {
+        let config = handler.openapi.as_ref().ok_or_else(|| missing("openAPIConfig"))?;
+        let source = OpenapiSource::new(handler, config, context.clone());
+        return Ok(Contribution::Source(Box::new(source)));
+    }
+    let definition = handler.tool.as_ref().ok_or_else(|| missing("tool"))?;
+    let check = ArgumentCheck::compile(&definition.input_schema).map_err(|problem| {
+        unavailable(
+            "InputSchemaInvalid",
+            format!(
+                "handler `{}`: `tool.inputSchema` cannot be used: {problem}",
+                handler.name
+            ),
+        )
+    })?;
+    let (kind, http) = if handler.kind == HandlerType::Http {
+        let config = handler.http.as_ref().ok_or_else(|| missing("httpConfig"))?;
+        (ToolKind::Http, Some(HttpTool::new(handler, config)))
+    } else {
+        let client = handler.client.clone().unwrap_or_default();
+        let kind = ToolKind::Client {
+            consent_message: client.consent_message,
+            categories: client.categories,
+        };
+        (kind, None)
+    };
+    Ok(Contribution::Tool(Box::new(Tool {
+        offered: OfferedTool {
+            name: definition.name.clone(),
+            description: definition.description.clone(),
+            parameters: definition.input_schema.clone(),
+            handler: handler.name.clone(),
+            timeout: handler.timeout,
+            kind,
+            repeat_safe: http.as_ref().is_some_and(HttpTool::is_repeat_safe),
+        },
+        check,
+        executor: http.map(|http| Box::new(http) as Box<dyn Executor>),
+        breaker: Breaker::new(),
+    })))
+}
