@@ -164,7 +164,7 @@ impl Engine {
         ))
     }
 
-    /// Continues the turns that were running when the process ended (interfaces.md 7). Returns how many.
+    /// Continues the turns that were running when the process ended (contract 7). Returns how many.
     /// Turns that another engine of this process still runs are left to it.
     ///
     /// # Errors

@@ -20,7 +20,7 @@ use crate::journal::SessionKey;
 pub use subscription::SubscriptionError;
 pub(crate) use subscription::subscribe;
 
-/// One running turn and one that waits (interfaces.md 9).
+/// One running turn and one that waits (contract 9).
 const ADMITTED: usize = 2;
 
 /// Events a slow listener may lag behind before it has to read the store again.

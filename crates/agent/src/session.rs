@@ -34,7 +34,7 @@ pub enum SessionError {
 /// Why a message was not accepted. Nothing of it was stored.
 #[derive(Debug, thiserror::Error)]
 pub enum SendError {
-    /// A turn runs and another message waits (interfaces.md 9). To be retried when one has ended.
+    /// A turn runs and another message waits (contract 9). To be retried when one has ended.
     #[error("the session is busy: a turn is running and another message is waiting")]
     Busy,
     /// A message with this client key was accepted before; what it began is `turn`, when known.
@@ -143,7 +143,7 @@ impl SessionHandle {
         self.hub.last_seq()
     }
 
-    /// Admits a message. Its turn goes on whatever becomes of the caller (interfaces.md 9).
+    /// Admits a message. Its turn goes on whatever becomes of the caller (contract 9).
     ///
     /// # Errors
     ///

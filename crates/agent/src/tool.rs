@@ -1,7 +1,7 @@
 //! What the engine needs of tools: what there is, whether a call may be made, and making it.
 //!
 //! The steps are apart so that the intent of a call can be stored between the decision and the sending
-//! (interfaces.md 7).
+//! (contract 7).
 
 mod registry;
 

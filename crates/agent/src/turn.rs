@@ -64,7 +64,7 @@ pub(crate) async fn begin(beginning: Beginning) {
     drop(reservation);
     match begun {
         Ok(driver) => {
-            // The sender may be gone; its turn runs all the same (interfaces.md 9).
+            // The sender may be gone; its turn runs all the same (contract 9).
             let _ = started.send(Ok(()));
             Box::pin(driver.run()).await;
         }

@@ -1,4 +1,4 @@
-//! The one address that users meet: `/agents/NAMESPACE/NAME/…`, health, metrics (interfaces.md 4).
+//! The one address that users meet: `/agents/NAMESPACE/NAME/…`, health, metrics (contract 4).
 //!
 //! Every request passes [`access`] first. A web page of another site must not drive an agent on this
 //! machine, neither by a cross-site WebSocket nor by making its own name resolve to this address; and a

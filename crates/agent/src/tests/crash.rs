@@ -1,4 +1,4 @@
-//! A process that ends in the middle of a turn, and the next one over the same database (interfaces.md 7).
+//! A process that ends in the middle of a turn, and the next one over the same database (contract 7).
 //!
 //! `Engine::stop` drops every turn at the point where it waits, which is what a kill does to it; the store
 //! is closed and opened again, so nothing but the file carries over.

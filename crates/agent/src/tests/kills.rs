@@ -1,5 +1,5 @@
 //! Processes that end at any moment: every call is made once, or reported as unknown; none is repeated
-//! (interfaces.md 7).
+//! (contract 7).
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -192,7 +192,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
 
     #[test]
-    fn interfaces_7_whenever_a_process_ends_no_call_is_repeated(
+    fn contract_7_whenever_a_process_ends_no_call_is_repeated(
         kills in prop::collection::vec((0_usize..14, 0_usize..12), 0..7),
         parallel in 1_usize..4,
     ) {

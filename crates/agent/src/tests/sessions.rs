@@ -1,4 +1,4 @@
-//! Opening, queueing, cancelling, expiry (interfaces.md 9, OM-528, OM-587).
+//! Opening, queueing, cancelling, expiry (contract 9, OM-528, OM-587).
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -54,7 +54,7 @@ async fn om_587_a_session_can_be_continued_until_its_time_to_live_has_passed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn interfaces_9_one_message_runs_one_waits_and_further_ones_are_refused() {
+async fn contract_9_one_message_runs_one_waits_and_further_ones_are_refused() {
     let gate = Arc::new(Notify::new());
     let world = World::new(
         vec![
@@ -88,7 +88,7 @@ async fn interfaces_9_one_message_runs_one_waits_and_further_ones_are_refused() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn interfaces_9_a_client_that_goes_away_does_not_stop_its_turn() {
+async fn contract_9_a_client_that_goes_away_does_not_stop_its_turn() {
     let gate = Arc::new(Notify::new());
     let world = World::new(
         vec![vec![Say::Text("a"), Say::Wait(gate.clone()), Say::Text("b")]],
@@ -146,7 +146,7 @@ async fn a_cancelled_turn_keeps_its_text_and_the_session_goes_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn interfaces_9_a_client_key_is_accepted_once_also_while_it_waits() {
+async fn contract_9_a_client_key_is_accepted_once_also_while_it_waits() {
     let gate = Arc::new(Notify::new());
     let world = World::new(
         vec![vec![Say::Wait(gate.clone())], vec![Say::Text("2")]],
@@ -172,7 +172,7 @@ async fn interfaces_9_a_client_key_is_accepted_once_also_while_it_waits() {
 }
 
 #[tokio::test]
-async fn interfaces_9_a_client_key_is_accepted_once_across_restarts() {
+async fn contract_9_a_client_key_is_accepted_once_across_restarts() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("payload.db");
     let id = {

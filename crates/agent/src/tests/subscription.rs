@@ -1,4 +1,4 @@
-//! What a reader sees, whenever it comes and however slow it is (interfaces.md 2).
+//! What a reader sees, whenever it comes and however slow it is (contract 2).
 
 use std::sync::Arc;
 
@@ -192,7 +192,7 @@ proptest! {
     /// A reader that comes at any moment, asks from any number and reads at any pace sees every stored event
     /// once and the text of an attempt without gap or repetition.
     #[test]
-    fn interfaces_2_a_reader_sees_every_event_once_and_unbroken_text(
+    fn contract_2_a_reader_sees_every_event_once_and_unbroken_text(
         before in prop::collection::vec(action(), 0..40),
         later in prop::collection::vec((action(), any::<bool>()), 0..80),
         burst in 0_usize..700,
@@ -232,7 +232,7 @@ proptest! {
 }
 
 #[tokio::test(start_paused = true)]
-async fn interfaces_2_a_reader_that_returns_gets_the_text_so_far_and_then_follows() {
+async fn contract_2_a_reader_that_returns_gets_the_text_so_far_and_then_follows() {
     let mut publisher = Publisher::new().await;
     publisher.act(Action::Note).await;
     publisher.act(Action::Text("begins".to_owned())).await;

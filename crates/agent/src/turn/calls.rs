@@ -60,7 +60,7 @@ impl Driver {
         self.send_all(admitted).await
     }
 
-    /// Finishes the calls of a round that a crash interrupted (interfaces.md 7).
+    /// Finishes the calls of a round that a crash interrupted (contract 7).
     pub(super) async fn finish_calls(&mut self, pending: Vec<PendingCall>) -> Result<Input, JournalError> {
         let mut admitted = Vec::new();
         for PendingCall { call, progress } in pending {
@@ -306,7 +306,7 @@ impl Driver {
         });
     }
 
-    /// The result of a call that was sent and of which nobody knows what came (interfaces.md 7).
+    /// The result of a call that was sent and of which nobody knows what came (contract 7).
     pub(super) fn outcome_unknown(&mut self, call: &RecordedCall) {
         self.record_result(Finished {
             call_id: call.id.clone(),

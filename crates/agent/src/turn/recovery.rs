@@ -1,4 +1,4 @@
-//! Where a turn stood when its process ended, read from its stored events (interfaces.md 7).
+//! Where a turn stood when its process ended, read from its stored events (contract 7).
 
 use std::collections::BTreeSet;
 
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn interfaces_7_finished_calls_are_gone_and_the_others_say_how_far_they_came() {
+    fn contract_7_finished_calls_are_gone_and_the_others_say_how_far_they_came() {
         let turn = recovered(&[
             started(),
             model(1),

@@ -1,4 +1,4 @@
-//! Who may come in (interfaces.md 4).
+//! Who may come in (contract 4).
 //!
 //! Three questions, in this order. Is the `Host` one of ours? Another name means that somebody else's name
 //! was made to resolve to this address (DNS rebinding). Is the `Origin` absent or ours? Another one means that
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn interfaces_4_without_a_token_only_this_machine_may_come_in() {
+    fn contract_4_without_a_token_only_this_machine_may_come_in() {
         let host = ("host", "127.0.0.1:7480");
         assert_eq!(judge(HERE, &[host]).unwrap(), "loopback");
         let mapped: Option<IpAddr> = Some("::ffff:127.0.0.1".parse().unwrap());
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn interfaces_4_a_token_opens_from_anywhere_and_a_wrong_one_from_nowhere() {
+    fn contract_4_a_token_opens_from_anywhere_and_a_wrong_one_from_nowhere() {
         let host = ("host", "mainstay.example");
         for scheme in ["Bearer", "bearer", "BEARER"] {
             let header = format!("{scheme} correct horse");
@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn interfaces_4_dns_rebinding_a_host_that_is_not_ours_is_refused_even_with_a_token() {
+    fn contract_4_dns_rebinding_a_host_that_is_not_ours_is_refused_even_with_a_token() {
         for host in [
             "localhost",
             "LOCALHOST:7480",
@@ -384,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    fn interfaces_4_cross_site_a_page_of_another_origin_is_refused() {
+    fn contract_4_cross_site_a_page_of_another_origin_is_refused() {
         let host = ("host", "127.0.0.1:7480");
         for origin in [
             "http://127.0.0.1:7480",
@@ -425,7 +425,7 @@ mod tests {
     }
 
     #[test]
-    fn interfaces_4_a_listener_on_another_address_is_reached_by_addresses_but_not_by_foreign_names() {
+    fn contract_4_a_listener_on_another_address_is_reached_by_addresses_but_not_by_foreign_names() {
         let token = || "t".to_owned().into();
         let allowed = |access: &Access, host: &str| {
             let mut headers = HeaderMap::new();

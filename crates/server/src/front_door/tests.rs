@@ -113,7 +113,7 @@ async fn om_505_errors_are_json_that_names_the_agent_and_the_reason() {
 }
 
 #[tokio::test]
-async fn interfaces_4_every_route_is_behind_the_same_rules() {
+async fn contract_4_every_route_is_behind_the_same_rules() {
     for path in [
         "/",
         "/healthz",

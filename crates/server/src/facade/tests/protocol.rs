@@ -227,7 +227,7 @@ async fn a_client_can_cancel_the_running_turn() {
 }
 
 #[tokio::test]
-async fn interfaces_9_with_events_the_same_connection_carries_the_events() {
+async fn contract_9_with_events_the_same_connection_carries_the_events() {
     let served = Served::new(vec![vec![text("Hello")]]).await;
     let (mut client, _) = served.connect("?events=1").await;
     client.say("hi").await;
@@ -262,7 +262,7 @@ async fn interfaces_9_with_events_the_same_connection_carries_the_events() {
 }
 
 #[tokio::test]
-async fn interfaces_9_a_repeated_client_key_gets_the_first_answer_and_asks_no_model_again() {
+async fn contract_9_a_repeated_client_key_gets_the_first_answer_and_asks_no_model_again() {
     let gate = Arc::new(Notify::new());
     let served = Served::new(vec![vec![Say::Wait(gate.clone()), text("paid")]]).await;
     let (mut client, connected) = served.connect("").await;

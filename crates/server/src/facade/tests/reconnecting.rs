@@ -1,4 +1,4 @@
-//! Clients that come back (OM-528, interfaces.md 9).
+//! Clients that come back (OM-528, contract 9).
 
 use std::sync::Arc;
 
@@ -100,7 +100,7 @@ async fn om_528_a_store_that_cannot_be_reached_is_never_reported_as_expiry() {
 }
 
 #[tokio::test]
-async fn interfaces_9_a_turn_goes_on_without_its_client_and_the_rest_is_read_later() {
+async fn contract_9_a_turn_goes_on_without_its_client_and_the_rest_is_read_later() {
     let gate = Arc::new(Notify::new());
     let served = Served::new(vec![vec![text("Hello "), Say::Wait(gate.clone()), text("world")]]).await;
     let (mut client, connected) = served.connect("?events=1").await;
@@ -142,7 +142,7 @@ async fn interfaces_9_a_turn_goes_on_without_its_client_and_the_rest_is_read_lat
 }
 
 #[tokio::test]
-async fn interfaces_2_a_reader_gives_its_last_seq_and_gets_what_is_stored_after_it_as_events_only() {
+async fn contract_2_a_reader_gives_its_last_seq_and_gets_what_is_stored_after_it_as_events_only() {
     let served = Served::new(vec![vec![text("one")], vec![text("two")]]).await;
     let (mut client, connected) = served.connect("?events=1").await;
     client.say("first").await;
@@ -163,7 +163,7 @@ async fn interfaces_2_a_reader_gives_its_last_seq_and_gets_what_is_stored_after_
 }
 
 #[tokio::test]
-async fn interfaces_9_two_connections_of_a_session_share_one_running_and_one_waiting_message() {
+async fn contract_9_two_connections_of_a_session_share_one_running_and_one_waiting_message() {
     let gate = Arc::new(Notify::new());
     let served = Served::new(vec![
         vec![Say::Wait(gate.clone()), text("one")],

@@ -1,4 +1,4 @@
-//! Limits, liveness and the way in (OM-505, OM-527, interfaces.md 4).
+//! Limits, liveness and the way in (OM-505, OM-527, contract 4).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -205,7 +205,7 @@ async fn behind_the_door(scripts: Vec<Vec<Say>>) -> (std::net::SocketAddr, Serve
 }
 
 #[tokio::test]
-async fn interfaces_4_a_websocket_goes_through_the_front_door_in_process() {
+async fn contract_4_a_websocket_goes_through_the_front_door_in_process() {
     let (address, served) = behind_the_door(vec![vec![text("hello")], vec![text("again")]]).await;
     let own = format!("http://{address}");
     for (path, headers) in [
@@ -229,7 +229,7 @@ async fn interfaces_4_a_websocket_goes_through_the_front_door_in_process() {
 }
 
 #[tokio::test]
-async fn interfaces_4_a_page_of_another_origin_cannot_open_the_websocket() {
+async fn contract_4_a_page_of_another_origin_cannot_open_the_websocket() {
     let (address, served) = behind_the_door(vec![]).await;
     let url = format!("ws://{address}/agents/default/helpdesk/ws");
     for (headers, status, error) in [
