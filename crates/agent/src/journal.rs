@@ -1,7 +1,7 @@
 //! What the engine needs of a store: sessions, their events and their messages.
 //!
 //! The engine talks to this trait rather than to one store, so that a test can make the store fail, and so
-//! that payloads can live elsewhere on a cluster. [`stored`] implements it for `payload.db`.
+//! that payloads can live elsewhere on a cluster. `journal/stored.rs` implements it for `payload.db`.
 
 mod stored;
 

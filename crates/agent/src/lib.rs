@@ -11,7 +11,7 @@
 //! event that is not stored (other than a piece of a running attempt); sending a tool call whose intent is not
 //! stored; sending a finished call again.
 //!
-//! Start reading at [`turn`](crate::engine::Engine), whose machine fits on a page in `turn/machine.rs`; then
+//! Start reading at `turn/machine.rs`, which fits on a page; then
 //! `turn/driver.rs`, and `hub/subscription.rs` for what a reader sees.
 
 pub mod builtin;

@@ -1,6 +1,6 @@
 //! The WebSocket facade of one agent (OM D.2).
 //!
-//! [`frame`] is what travels, [`presenter`] turns the session's events into frames, [`connection`] is one
+//! `frame` is what travels, `presenter` turns the session's events into frames, `connection` is one
 //! open connection. A connection is a view of a session: its end never ends a turn.
 
 mod connection;

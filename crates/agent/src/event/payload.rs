@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-/// The facts of one event. The serde form is never used as such: [`Payload::to_parts`] and
-/// [`Payload::from_parts`] put them into the envelope.
+/// The facts of one event. The serde form is never used as such: `to_parts` and
+/// `from_parts` put them into the envelope.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", content = "data")]
 pub enum Payload {
