@@ -6,4 +6,5 @@ mod kills;
 mod sessions;
 mod subscription;
 mod support;
+mod tool_calls;
 mod turns;

@@ -8,7 +8,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures::{Stream, StreamExt};
 use jiff::Timestamp;
-use mainstay_llm::{FinishReason, Model, ModelError, ModelEvent, ModelStream, Request, ToolCall, Usage};
+use mainstay_llm::{
+    FinishReason, Model, ModelError, ModelEvent, ModelStream, Request, Role, ToolCall, Usage,
+};
 use mainstay_telemetry::clock::ManualClock;
 use mainstay_telemetry::random::SeededRandom;
 use mainstay_tools::policy::Decision;
@@ -559,5 +561,23 @@ pub(super) fn text_of(events: &[Event]) -> String {
     all(events, "model.delta")
         .iter()
         .map(|data| data["text"].as_str().unwrap())
+        .collect()
+}
+
+/// One message in a new session, and everything that happened until it was answered.
+pub(super) async fn run(world: &World, text: &str) -> Vec<Event> {
+    let session = world.engine().await.open_session(None).await.unwrap();
+    converse(&session, message(text)).await
+}
+
+/// The results that the model reads in its request number `index`.
+pub(super) fn results(world: &World, index: usize) -> Vec<(String, bool)> {
+    world
+        .model
+        .request(index)
+        .messages
+        .into_iter()
+        .filter(|message| message.role == Role::Tool)
+        .map(|message| (message.content, message.is_error))
         .collect()
 }
