@@ -3,7 +3,7 @@
 //! A [`Scenario`] says what the model answers to which message, which tools it calls, and how it
 //! goes on after their results. What to answer is a pure function of the scenario and the
 //! conversation ([`script`]), so the same script serves as a [`MockModel`] inside an agent and,
-//! through [`router`], as an OpenAI-compatible server. The format is described in
+//! through [`router`], as a server that speaks the formats of OpenAI and Anthropic. The format is described in
 //! `docs/reference/scenario.md`.
 
 mod model;

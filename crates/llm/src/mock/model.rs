@@ -13,7 +13,7 @@ use crate::{
     build::BuildContext,
     config::ProviderConfig,
     error::{ModelError, ModelErrorKind},
-    event::{ModelEvent, ModelStream},
+    event::{ModelEvent, ModelStream, Usage},
     model::Model,
     request::Request,
 };
@@ -106,6 +106,15 @@ impl MockModel {
         }
     }
 
+    /// Token counts of the answer to `request`. Nothing is played.
+    pub(super) fn usage(&self, request: &Request) -> Usage {
+        match self.scenario() {
+            Ok(scenario) => perform(scenario.as_deref(), request).usage,
+            // The call itself reports what is wrong with the scenario.
+            Err(_) => Usage::default(),
+        }
+    }
+
     pub(super) fn scenario(&self) -> Result<Option<Arc<Scenario>>, ModelError> {
         match &self.source {
             Source::None => Ok(None),
@@ -125,10 +134,17 @@ impl Model for MockModel {
 
     async fn stream(&self, request: Request) -> Result<ModelStream, ModelError> {
         let scenario = self.scenario()?;
-        let performance = perform(scenario.as_deref(), &request);
-        if let Some(failure) = failure(&self.name, &performance, 0) {
+        let mut performance = perform(scenario.as_deref(), &request);
+        if performance.fail.as_ref().is_some_and(|fail| !fail.strikes()) {
+            performance.fail = None;
+        }
+        tokio::time::sleep(performance.wait).await;
+        if let Some(fail) = &performance.fail
+            && !fail.in_stream
+            && let Some(error) = failure(&self.name, &performance, 0)
+        {
             tokio::time::sleep(performance.delay).await;
-            return Err(failure);
+            return Err(error);
         }
         Ok(Box::pin(play(self.name.clone(), performance)))
     }
@@ -141,9 +157,11 @@ fn failure(provider: &str, performance: &Performance, chunk: usize) -> Option<Mo
         return None;
     }
     let mut error = match fail.status {
+        _ if fail.malformed => ModelError::new(provider, ModelErrorKind::Protocol, &fail.message),
         Some(status) => ModelError::with_status(provider, status, &fail.message),
         None => ModelError::new(provider, ModelErrorKind::Network, &fail.message),
     };
+    error.code.clone_from(&fail.code);
     error.retry_after = fail.retry_after.map(std::time::Duration::from_secs);
     Some(error)
 }
@@ -153,9 +171,15 @@ fn play(
     mut performance: Performance,
 ) -> impl futures::Stream<Item = Result<ModelEvent, ModelError>> + Send {
     async_stream::stream! {
+        // An error that is the first event comes before anything has begun.
+        if let Some(error) = failure(&provider, &performance, 0) {
+            yield Err(error);
+            return;
+        }
         yield Ok(ModelEvent::Started);
-        if let Some(think) = performance.think.take() {
-            yield Ok(ModelEvent::Thinking(think));
+        for thought in std::mem::take(&mut performance.thoughts) {
+            tokio::time::sleep(performance.delay).await;
+            yield Ok(ModelEvent::Thinking(thought));
         }
         for index in 0..performance.chunks.len() {
             if let Some(error) = failure(&provider, &performance, index) {
@@ -230,6 +254,40 @@ mod tests {
         let events: Vec<_> = model.stream(request()).await.unwrap().collect().await;
         assert_eq!(events.len(), 4);
         assert_eq!(events[3].clone().unwrap_err().kind, ModelErrorKind::Network);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_step_can_fail_a_few_times_and_then_answer() {
+        let model = model("{text: ok, fail: {status: 503, times: 2}}");
+        for expected in [Some(503), Some(503), None, None] {
+            let answer = complete(&model.clone(), request()).await;
+            assert_eq!(answer.err().and_then(|error| error.status), expected);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_can_begin_late_think_in_pieces_and_be_empty() {
+        let began = Instant::now();
+        let model = model("{wait: 5s, think: one two, text: '', delay: 1s}");
+        let mut stream = model.stream(request()).await.unwrap();
+        assert_eq!(began.elapsed(), Duration::from_secs(5));
+        let mut events = Vec::new();
+        while let Some(event) = stream.next().await {
+            events.push(event.unwrap());
+        }
+        assert_eq!(events[1], ModelEvent::Thinking("one ".to_owned()));
+        assert_eq!(events[2], ModelEvent::Thinking("two".to_owned()));
+        assert_eq!(events.len(), 5);
+        assert_eq!(began.elapsed(), Duration::from_secs(8));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_error_can_be_the_first_event_of_a_stream_or_216() {
+        let model = model("{text: ok, fail: {status: 529, code: overloaded_error, inStream: true}}");
+        let events: Vec<_> = model.stream(request()).await.unwrap().collect().await;
+        let error = events[0].clone().unwrap_err();
+        assert_eq!((events.len(), error.status), (1, Some(529)));
+        assert_eq!(error.code.as_deref(), Some("overloaded_error"));
     }
 
     #[tokio::test]

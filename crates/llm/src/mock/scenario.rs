@@ -1,6 +1,13 @@
 //! The scenario file: its form, and what is checked when it is read.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
 
 use regex::{Regex, RegexBuilder};
 use serde::Deserialize;
@@ -26,8 +33,10 @@ pub struct Scenario {
 /// How the model behaves in one turn, from the user's message to the end of the answer.
 #[derive(Debug, Clone)]
 pub struct Turn {
-    /// The user's messages it is for; `None` for the default turn.
+    /// The user's messages it is for; `None` takes any.
     pub pattern: Option<Regex>,
+    /// Which of the user's messages it is for, counted from 1; `None` takes any.
+    pub position: Option<usize>,
     /// The answers, one per call of the model.
     pub steps: Vec<Step>,
 }
@@ -41,6 +50,8 @@ pub struct Step {
     pub text: Option<Template>,
     /// How the text is cut.
     pub chunks: Chunks,
+    /// Wait before the answer begins.
+    pub wait: Duration,
     /// Wait before each piece.
     pub delay: Duration,
     /// Calls, after the text.
@@ -95,7 +106,7 @@ pub enum Argument {
 }
 
 /// A failure of the provider.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Failure {
     /// HTTP status; without one the connection breaks.
@@ -103,11 +114,53 @@ pub struct Failure {
     /// The provider's message.
     #[serde(default = "default_failure")]
     pub message: String,
+    /// The provider's word for it.
+    pub code: Option<String>,
     /// Seconds of the `Retry-After` header.
     pub retry_after: Option<u64>,
     /// How many pieces of text are sent before the failure.
     #[serde(default)]
     pub after_chunks: usize,
+    /// The failure is sent inside a stream that began with status 200, even as its first event.
+    #[serde(default)]
+    pub in_stream: bool,
+    /// Not an error but a chunk that cannot be read.
+    #[serde(default)]
+    pub malformed: bool,
+    /// How many calls of the step fail before it succeeds; `None` = all.
+    pub times: Option<u64>,
+    /// Failures so far. Shared by the clones of a scenario, so it counts from when the file was read.
+    #[serde(skip)]
+    pub failed: Arc<AtomicU64>,
+}
+
+impl Failure {
+    /// Whether this call fails. Counts it where the failures are limited.
+    pub fn strikes(&self) -> bool {
+        match self.times {
+            None => true,
+            Some(times) => self.failed.fetch_add(1, Ordering::Relaxed) < times,
+        }
+    }
+}
+
+impl PartialEq for Failure {
+    // What a scenario says, not how far it has come.
+    fn eq(&self, other: &Self) -> bool {
+        let said = |failure: &Self| {
+            (
+                failure.status,
+                failure.message.clone(),
+                failure.code.clone(),
+                failure.retry_after,
+                failure.after_chunks,
+                failure.in_stream,
+                failure.malformed,
+                failure.times,
+            )
+        };
+        said(self) == said(other)
+    }
 }
 
 fn default_failure() -> String {
@@ -153,6 +206,7 @@ struct ScenarioFile {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct TurnFile {
     r#match: Option<String>,
+    position: Option<usize>,
     #[serde(default)]
     ignore_case: bool,
     #[serde(default)]
@@ -167,6 +221,11 @@ struct StepFile {
     text: Option<String>,
     #[serde(default)]
     chunks: Chunks,
+    #[serde(
+        default,
+        with = "jiff::fmt::serde::unsigned_duration::friendly::compact::optional"
+    )]
+    wait: Option<Duration>,
     #[serde(
         default,
         with = "jiff::fmt::serde::unsigned_duration::friendly::compact::optional"
@@ -222,7 +281,7 @@ impl Scenario {
         for (index, turn) in file.turns.into_iter().enumerate() {
             let path = format!("turns[{index}]");
             let turn = compile_turn(turn, &path, file.delay.unwrap_or_default())?;
-            if turn.pattern.is_some() {
+            if turn.pattern.is_some() || turn.position.is_some() {
                 turns.push(turn);
             } else if default.replace(turn).is_some() {
                 return Err(invalid(
@@ -251,28 +310,28 @@ fn invalid(field: String, problem: impl ToString) -> ScenarioError {
 }
 
 fn compile_turn(turn: TurnFile, path: &str, delay: Duration) -> Result<Turn, ScenarioError> {
-    let pattern = match (turn.r#match, turn.default) {
-        (Some(pattern), false) => Some(
+    let chosen = turn.r#match.is_some() || turn.position.is_some();
+    if chosen == turn.default {
+        let problem = if chosen {
+            "`default: true` excludes `match` and `position`"
+        } else {
+            "`match`, `position` or `default: true` is needed"
+        };
+        return Err(invalid(path.to_owned(), problem));
+    }
+    if turn.position == Some(0) {
+        return Err(invalid(format!("{path}.position"), "the first message is 1"));
+    }
+    let pattern = turn
+        .r#match
+        .map(|pattern| {
             RegexBuilder::new(&pattern)
                 .case_insensitive(turn.ignore_case)
                 .size_limit(PATTERN_LIMIT)
                 .build()
-                .map_err(|error| invalid(format!("{path}.match"), error))?,
-        ),
-        (None, true) => None,
-        (Some(_), true) => {
-            return Err(invalid(
-                path.to_owned(),
-                "`match` and `default: true` exclude each other",
-            ));
-        }
-        (None, false) => {
-            return Err(invalid(
-                path.to_owned(),
-                "either `match` or `default: true` is needed",
-            ));
-        }
-    };
+                .map_err(|error| invalid(format!("{path}.match"), error))
+        })
+        .transpose()?;
     let captures: Vec<String> = pattern
         .iter()
         .flat_map(Regex::capture_names)
@@ -280,7 +339,11 @@ fn compile_turn(turn: TurnFile, path: &str, delay: Duration) -> Result<Turn, Sce
         .map(str::to_owned)
         .collect();
     let steps = compile_steps(turn.steps, &format!("{path}.steps"), delay, &captures)?;
-    Ok(Turn { pattern, steps })
+    Ok(Turn {
+        pattern,
+        position: turn.position,
+        steps,
+    })
 }
 
 fn compile_steps(
@@ -323,13 +386,15 @@ fn compile_step(
     if step.calls.is_empty() && (step.on_error.is_some() || step.on_denied.is_some()) {
         return Err(invalid(path.to_owned(), "`onError` and `onDenied` need `calls`"));
     }
-    if let Some(status) = step.fail.as_ref().and_then(|fail| fail.status)
-        && !(400..600).contains(&status)
-    {
-        return Err(invalid(
-            format!("{path}.fail.status"),
-            "it must be from 400 to 599",
-        ));
+    if let Some(fail) = &step.fail {
+        check_failure(fail, &format!("{path}.fail"))?;
+        let says = step.text.is_some() || step.think.is_some() || !step.calls.is_empty();
+        if fail.times.is_some() && !says {
+            return Err(invalid(
+                path.to_owned(),
+                "a step whose `fail` has `times` needs an answer for the calls after them",
+            ));
+        }
     }
     let mut calls = Vec::with_capacity(step.calls.len());
     for (index, call) in step.calls.into_iter().enumerate() {
@@ -344,6 +409,7 @@ fn compile_step(
         think: template("think", step.think)?,
         text: template("text", step.text)?,
         chunks: step.chunks,
+        wait: step.wait.unwrap_or_default(),
         delay: step.delay.unwrap_or(delay),
         calls,
         usage: step.usage.map(|usage| Usage {
@@ -360,6 +426,26 @@ fn compile_step(
         on_error: branch("onError", step.on_error)?,
         on_denied: branch("onDenied", step.on_denied)?,
     })
+}
+
+fn check_failure(fail: &Failure, path: &str) -> Result<(), ScenarioError> {
+    if fail.status.is_some_and(|status| !(400..600).contains(&status)) {
+        return Err(invalid(format!("{path}.status"), "it must be from 400 to 599"));
+    }
+    let described = fail.status.is_some() || fail.code.is_some() || fail.retry_after.is_some();
+    if fail.malformed && described {
+        return Err(invalid(
+            format!("{path}.malformed"),
+            "it excludes `status`, `code` and `retryAfter`",
+        ));
+    }
+    if fail.in_stream && fail.status.is_none() {
+        return Err(invalid(
+            format!("{path}.inStream"),
+            "it needs the `status` that the error stands for",
+        ));
+    }
+    Ok(())
 }
 
 fn compile_argument(value: Value, captures: &[String]) -> Result<Argument, TemplateError> {
@@ -407,6 +493,22 @@ mod tests {
                 "`turns[0].match`",
             ),
             (
+                "turns:\n- position: 0\n  steps:\n  - text: a\n",
+                "`turns[0].position`",
+            ),
+            (
+                "turns:\n- default: true\n  steps:\n  - fail: {inStream: true}\n",
+                "`turns[0].steps[0].fail.inStream`",
+            ),
+            (
+                "turns:\n- default: true\n  steps:\n  - fail: {malformed: true, status: 500}\n",
+                "`turns[0].steps[0].fail.malformed`",
+            ),
+            (
+                "turns:\n- default: true\n  steps:\n  - fail: {times: 2}\n",
+                "`turns[0].steps[0]`",
+            ),
+            (
                 "turns:\n- match: a\n  default: true\n  steps:\n  - text: a\n",
                 "`turns[0]`",
             ),
@@ -442,12 +544,19 @@ mod tests {
     }
 
     #[test]
-    fn the_documented_example_is_a_scenario() {
+    fn the_documented_examples_are_scenarios() {
         let page = include_str!("../../../../docs/reference/scenario.md");
-        let example = page.split("```").nth(1).unwrap().strip_prefix("yaml\n").unwrap();
-        let scenario = Scenario::parse(example).unwrap();
+        let mut examples = page.split("```yaml\n").skip(1);
+        let mut next = || {
+            let example = examples.next().unwrap().split("```").next().unwrap();
+            Scenario::parse(example).unwrap()
+        };
+        let scenario = next();
         assert_eq!(scenario.turns.len(), 3);
         assert_eq!(scenario.models, ["helpdesk"]);
+        let failures = next();
+        assert_eq!(failures.turns.len(), 5);
+        assert!(examples.next().is_none());
     }
 
     #[test]

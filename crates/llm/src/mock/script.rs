@@ -26,8 +26,10 @@ const NO_FURTHER_STEP: &str = "(The scenario ends here.)";
 /// One answer, ready to be sent.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Performance {
-    /// Reasoning.
-    pub think: Option<String>,
+    /// Wait before it begins.
+    pub wait: Duration,
+    /// The pieces of the reasoning.
+    pub thoughts: Vec<String>,
     /// The pieces of the text.
     pub chunks: Vec<String>,
     /// Wait before each piece, or once where there is none.
@@ -58,7 +60,8 @@ pub fn perform(scenario: Option<&Scenario>, request: &Request) -> Performance {
     let Some(scenario) = scenario else {
         return spoken(own_answer(request, message, since), request);
     };
-    let Some((turn, mut scene)) = select(scenario, message) else {
+    let position = user_messages(request);
+    let Some((turn, mut scene)) = select(scenario, message, position) else {
         let answer = format!("The scenario has no turn for this message: \"{message}\".");
         return spoken(answer, request);
     };
@@ -76,8 +79,16 @@ pub fn perform(scenario: Option<&Scenario>, request: &Request) -> Performance {
     }
 }
 
-fn select<'a>(scenario: &'a Scenario, message: &str) -> Option<(&'a Turn, Scene)> {
+fn user_messages(request: &Request) -> usize {
+    let messages = request.messages.iter();
+    messages.filter(|message| message.role == Role::User).count()
+}
+
+fn select<'a>(scenario: &'a Scenario, message: &str, position: usize) -> Option<(&'a Turn, Scene)> {
     for turn in &scenario.turns {
+        if turn.position.is_some_and(|wanted| wanted != position) {
+            continue;
+        }
         let mut captures = BTreeMap::new();
         if let Some(pattern) = &turn.pattern {
             let Some(found) = pattern.captures(message) else {
@@ -147,11 +158,7 @@ fn is_denied(result: &Message) -> bool {
 }
 
 fn play(step: &Step, scene: &Scene, request: &Request, since: &[Message]) -> Performance {
-    let turns = request
-        .messages
-        .iter()
-        .filter(|message| message.role == Role::User)
-        .count();
+    let turns = user_messages(request);
     let answers = since
         .iter()
         .filter(|message| message.role == Role::Assistant)
@@ -181,7 +188,8 @@ fn play(step: &Step, scene: &Scene, request: &Request, since: &[Message]) -> Per
         .usage
         .unwrap_or_else(|| estimate(request, think.as_deref(), &text, &calls));
     Performance {
-        think,
+        wait: step.wait,
+        thoughts: cut(&think.unwrap_or_default(), step.chunks),
         chunks: cut(&text, step.chunks),
         delay: step.delay,
         calls,
@@ -228,27 +236,37 @@ fn cut(text: &str, chunks: Chunks) -> Vec<String> {
     }
 }
 
-// Four bytes are about one token; an estimate keeps budgets and costs in motion (OR-260).
+/// Tokens of a request, as the mock counts them: one for every four bytes of text, begun ones
+/// included. It keeps budgets and costs in motion (OR-260).
+pub fn count_input(request: &Request) -> u64 {
+    let messages = request.messages.iter();
+    let asked: usize = messages
+        .map(|message| message.content.len() + message.tool_calls.iter().map(bytes_of_call).sum::<usize>())
+        .sum();
+    tokens(request.system.len() + asked)
+}
+
+fn bytes_of_call(call: &ToolCall) -> usize {
+    call.name.len() + call.arguments.len()
+}
+
+fn tokens(bytes: usize) -> u64 {
+    u64::try_from(bytes.div_ceil(4)).unwrap_or(u64::MAX)
+}
+
 fn estimate(request: &Request, think: Option<&str>, text: &str, calls: &[ToolCall]) -> Usage {
-    let of_call = |call: &ToolCall| call.name.len() + call.arguments.len();
-    let asked: usize = request.system.len()
-        + request
-            .messages
-            .iter()
-            .map(|message| message.content.len() + message.tool_calls.iter().map(of_call).sum::<usize>())
-            .sum::<usize>();
-    let said = think.map_or(0, str::len) + text.len() + calls.iter().map(of_call).sum::<usize>();
-    let tokens = |bytes: usize| u64::try_from(bytes.div_ceil(4)).unwrap_or(u64::MAX);
+    let calls: usize = calls.iter().map(bytes_of_call).sum();
     Usage {
-        input_tokens: tokens(asked),
-        output_tokens: tokens(said),
+        input_tokens: count_input(request),
+        output_tokens: tokens(think.map_or(0, str::len) + text.len() + calls),
         cached_tokens: 0,
     }
 }
 
 fn spoken(text: String, request: &Request) -> Performance {
     Performance {
-        think: None,
+        wait: Duration::ZERO,
+        thoughts: Vec::new(),
         usage: estimate(request, None, &text, &[]),
         chunks: cut(&text, Chunks::Words),
         delay: Duration::ZERO,
@@ -336,7 +354,7 @@ turns:
     #[test]
     fn a_message_selects_its_turn_and_captures_values() {
         let first = asked(vec![Message::user("WHERE is order 1017?")]);
-        assert_eq!(first.think.as_deref(), Some("looking"));
+        assert_eq!(first.thoughts, ["looking"]);
         assert_eq!(first.chunks, ["Let ", "me ", "look. "]);
         assert_eq!(first.delay, Duration::from_millis(20));
         assert_eq!(first.finish, FinishReason::ToolCalls);
@@ -406,6 +424,24 @@ turns:
             Message::assistant("It failed.", Vec::new()),
         ];
         assert_eq!(text(&asked(messages)), NO_FURTHER_STEP);
+    }
+
+    #[test]
+    fn a_turn_can_be_for_one_position_of_the_conversation() {
+        let scenario = Scenario::parse(
+            "turns:\n- position: 2\n  steps:\n  - text: second\n- match: a\n  position: 3\n  steps:\n  - text: third\n- default: true\n  steps:\n  - text: other\n",
+        )
+        .unwrap();
+        let answers: Vec<String> = (1..=4)
+            .map(|count| {
+                let request = Request {
+                    messages: vec![Message::user("a"); count],
+                    ..Request::default()
+                };
+                text(&perform(Some(&scenario), &request))
+            })
+            .collect();
+        assert_eq!(answers, ["other", "second", "third", "other"]);
     }
 
     #[test]

@@ -23,7 +23,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::{
     build::{BuildContext, build},
-    config::ProviderConfig,
+    config::{OpenAiApi, ProviderConfig},
     error::ModelErrorKind,
     event::{FinishReason, ModelEvent},
     message::Message,
@@ -297,4 +297,214 @@ async fn a_refused_address_is_not_retried() {
     let error = complete(&*model, hello()).await.unwrap_err();
     assert_eq!(error.kind, ModelErrorKind::Unreachable);
     assert!(!error.is_retryable());
+}
+
+/// The scripted server with the paths a server may lack.
+async fn server(replies: &'static [(&'static str, u16, &'static str)]) -> (String, Arc<Mutex<Vec<String>>>) {
+    let seen: Arc<Mutex<Vec<String>>> = Arc::default();
+    let paths = Arc::clone(&seen);
+    let answer = move |request: HttpRequest<Body>| {
+        let path = request.uri().path().to_owned();
+        paths.lock().unwrap().push(path.clone());
+        let found = replies.iter().find(|(end, _, _)| path.ends_with(end));
+        let (status, body) = found.map_or((404, "{}"), |(_, status, body)| (*status, *body));
+        let kind = if body.starts_with("data:") { STREAM } else { JSON };
+        let response = Response::builder()
+            .status(status)
+            .header("content-type", kind)
+            .body(Body::from(body))
+            .unwrap();
+        async move { response }
+    };
+    (serve(Router::new().fallback(answer)).await, seen)
+}
+
+const CHAT_HI: &str =
+    "data: {\"choices\":[{\"delta\":{\"content\":\"chat\"},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n";
+const RESPONSES_HI: &str = "data: {\"type\":\"response.output_text.delta\",\"delta\":\"responses\"}\n\ndata: {\"type\":\"response.completed\",\"response\":{\"status\":\"completed\"}}\n\n";
+
+fn auto(base_url: String) -> ProviderConfig {
+    ProviderConfig {
+        api: OpenAiApi::Auto,
+        ..config(base_url)
+    }
+}
+
+/// A model for Responses first, made by hand so that its mode can be seen.
+fn auto_model(base: &str) -> OpenAi {
+    let context = context(&[]);
+    OpenAi::new(OpenAiOptions {
+        transport: Transport {
+            name: "main".to_owned(),
+            headers: HeaderMap::new(),
+            credential: None,
+            key_header: KeyHeader::Bearer,
+            request_timeout: Duration::from_secs(5),
+            idle_timeout: Duration::from_secs(5),
+            connector: context.connector,
+            clock: context.clock,
+            random: context.random,
+        },
+        endpoints: endpoints(base, "/v1").unwrap(),
+        mode: ApiMode::Unknown,
+        newer_limit_name: false,
+    })
+}
+
+#[tokio::test]
+async fn responses_is_tried_first_and_kept_or_235_or_239_or_242() {
+    let (base, seen) = server(&[("/responses", 200, RESPONSES_HI)]).await;
+    let model = auto_model(&base);
+    for _ in 0..2 {
+        assert_eq!(complete(&model, hello()).await.unwrap().text, "responses");
+        assert_eq!(model.mode(), ApiMode::Responses);
+    }
+    assert_eq!(*seen.lock().unwrap(), ["/v1/responses", "/v1/responses"]);
+}
+
+#[tokio::test]
+async fn a_server_without_responses_is_asked_for_it_once_or_236_or_239() {
+    for (status, body) in [
+        (404, "{}"),
+        (405, ""),
+        (
+            400,
+            "{\"error\":{\"message\":\"x\",\"code\":\"unsupported_api_for_model\"}}",
+        ),
+        // The status was 200; the first event says it.
+        (
+            200,
+            "data: {\"type\":\"error\",\"code\":\"unsupported_api\",\"message\":\"x\"}\n\n",
+        ),
+    ] {
+        let replies = vec![("/responses", status, body), ("/chat/completions", 200, CHAT_HI)];
+        let (base, seen) = server(replies.leak()).await;
+        let model = auto_model(&base);
+        for _ in 0..2 {
+            assert_eq!(complete(&model, hello()).await.unwrap().text, "chat");
+        }
+        assert_eq!(model.mode(), ApiMode::Chat);
+        assert_eq!(
+            *seen.lock().unwrap(),
+            ["/v1/responses", "/v1/chat/completions", "/v1/chat/completions"],
+            "{status}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_generic_403_is_an_error_and_decides_nothing_or_241() {
+    let (base, seen) = server(&[("/responses", 403, ""), ("/chat/completions", 200, CHAT_HI)]).await;
+    let model = auto_model(&base);
+    let error = complete(&model, hello()).await.unwrap_err();
+    assert_eq!((error.status, model.mode()), (Some(403), ApiMode::Unknown));
+    assert_eq!(*seen.lock().unwrap(), ["/v1/responses"]);
+}
+
+#[tokio::test]
+async fn a_403_of_a_copilot_endpoint_falls_back_for_this_call_or_for_good_or_240() {
+    let (base, _) = server(&[("/responses", 403, "{}"), ("/chat/completions", 200, CHAT_HI)]).await;
+    let base = base.replace("/v1", "/copilot/v1");
+    let model = auto_model(&base);
+    assert_eq!(complete(&model, hello()).await.unwrap().text, "chat");
+    assert_eq!(model.mode(), ApiMode::Chat);
+
+    let model = auto_model(&base);
+    model.selection.responses_worked();
+    assert_eq!(complete(&model, hello()).await.unwrap().text, "chat");
+    assert_eq!(model.mode(), ApiMode::Responses);
+}
+
+#[tokio::test]
+async fn responses_that_stops_working_degrades_to_chat_once_or_239_or_242() {
+    let (base, _) = server(&[("/chat/completions", 200, CHAT_HI)]).await;
+    let model = auto_model(&base);
+    model.selection.responses_worked();
+    assert_eq!(complete(&model, hello()).await.unwrap().text, "chat");
+    assert_eq!(model.mode(), ApiMode::Chat);
+}
+
+const HELP_DESK: &str = "turns:\n- match: order (?P<id>\\d+)\n  steps:\n  - think: hm hm\n    text: Looking it up.\n    calls:\n    - tool: get_order\n      arguments: {id: '{{id}}', note: 'ä long enough to be cut into pieces'}\n    - tool: list_orders\n    usage: {inputTokens: 30, outputTokens: 4, cachedTokens: 10}\n  - text: 'It is {{tool.get_order.status}}; {{tool.list_orders}}'\n    finish: incomplete\n- match: refuse\n  steps:\n  - text: No.\n    finish: refused\n- match: flaky\n  steps:\n  - text: At last.\n    fail: {status: 503, times: 2, inStream: true}\n- match: cut\n  steps:\n  - text: one two\n    fail: {afterChunks: 1}\n- match: garbled\n  steps:\n  - text: one two\n    fail: {malformed: true, afterChunks: 1}\n- match: empty\n  steps:\n  - text: ''\n";
+
+/// What a format's client reads from the scripted server is what the script says.
+#[tokio::test]
+async fn every_format_carries_the_script_unchanged() {
+    let scenario = Scenario::parse(HELP_DESK).unwrap();
+    let local = MockModel::with_scenario("mock", scenario.clone());
+    let app = router(MockModel::with_scenario("mock", scenario), clock::system());
+    let base = serve(app).await;
+    let claude = ProviderConfig {
+        kind: "claude".to_owned(),
+        ..config(base.clone())
+    };
+    for config in [config(base.clone()), auto(base.clone()), claude] {
+        let remote = build(&config, &context(&[("KEY", "k")])).unwrap();
+        let both = async |messages: Vec<Message>| {
+            let request = Request {
+                messages,
+                ..Request::default()
+            };
+            (
+                complete(&*remote, request.clone()).await,
+                complete(&local, request).await,
+            )
+        };
+        let (first, expected) = both(vec![Message::user("order 12")]).await;
+        let first = first.unwrap();
+        assert_eq!(first, expected.unwrap(), "{config:?}");
+        assert_eq!(
+            (first.finish, first.tool_calls.len()),
+            (FinishReason::ToolCalls, 2)
+        );
+        let calls = first.tool_calls;
+        let (second, expected) = both(vec![
+            Message::user("order 12"),
+            Message::assistant("Looking it up.", calls.clone()),
+            Message::tool_result(&calls[0].id, "get_order", "{\"status\":\"shipped\"}", false),
+            Message::tool_result(&calls[1].id, "list_orders", "HTTP 503", true),
+        ])
+        .await;
+        let second = second.unwrap();
+        assert_eq!(second.text, expected.unwrap().text);
+        assert_eq!(second.text, "It is shipped; HTTP 503");
+        assert_eq!(second.finish, FinishReason::Incomplete);
+
+        let (refused, _) = both(vec![Message::user("refuse")]).await;
+        assert_eq!(refused.unwrap().finish, FinishReason::Refused);
+        let (empty, _) = both(vec![Message::user("empty")]).await;
+        let empty = empty.unwrap();
+        assert_eq!((empty.text.as_str(), empty.finish), ("", FinishReason::Completed));
+
+        let (cut, _) = both(vec![Message::user("cut")]).await;
+        assert_eq!(cut.unwrap_err().kind, ModelErrorKind::Network);
+        let (garbled, _) = both(vec![Message::user("garbled")]).await;
+        assert_eq!(garbled.unwrap_err().kind, ModelErrorKind::Protocol);
+    }
+}
+
+#[tokio::test]
+async fn claude_is_sent_its_key_its_version_and_its_path_or_250() {
+    let seen: Arc<Mutex<Vec<(String, http::HeaderMap)>>> = Arc::default();
+    let requests = Arc::clone(&seen);
+    let app = Router::new().fallback(move |request: HttpRequest<Body>| {
+        let path = request.uri().path().to_owned();
+        requests.lock().unwrap().push((path, request.headers().clone()));
+        async { StatusCode::UNAUTHORIZED }
+    });
+    let base = serve(app).await;
+    let claude = ProviderConfig {
+        kind: "claude".to_owned(),
+        base_url: None,
+        ..config(String::new())
+    };
+    let environment = [("KEY", "sk-ant\n"), ("ANTHROPIC_BASE_URL", base.as_str())];
+    let model = build(&claude, &context(&environment)).unwrap();
+    let error = complete(&*model, hello()).await.unwrap_err();
+    assert_eq!(error.kind, ModelErrorKind::Unauthorized);
+    let seen = seen.lock().unwrap();
+    let (path, headers) = &seen[0];
+    assert_eq!(path, "/v1/messages");
+    assert_eq!(headers["x-api-key"], "sk-ant");
+    assert_eq!(headers["anthropic-version"], "2023-06-01");
+    assert!(!headers.contains_key("authorization"));
 }

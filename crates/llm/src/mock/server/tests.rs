@@ -1,6 +1,6 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-use axum::{body::Body, http::Request};
+use axum::http::Request;
 use http_body_util::BodyExt;
 use jiff::Timestamp;
 use mainstay_telemetry::clock::ManualClock;
@@ -30,6 +30,17 @@ turns:
   steps:
   - text: one two
     fail: {afterChunks: 1}
+- match: garbled
+  steps:
+  - text: one two
+    fail: {malformed: true, afterChunks: 1}
+- match: refuse
+  steps:
+  - text: No.
+    finish: refused
+- match: late
+  steps:
+  - fail: {status: 529, message: busy, inStream: true}
 - default: true
   steps:
   - think: hm
@@ -46,7 +57,11 @@ fn app() -> Router {
 }
 
 async fn post_text(body: &str) -> (StatusCode, header::HeaderMap, Result<String, String>) {
-    let request = Request::post("/v1/chat/completions")
+    post_to("/v1/chat/completions", body).await
+}
+
+async fn post_to(path: &str, body: &str) -> (StatusCode, header::HeaderMap, Result<String, String>) {
+    let request = Request::post(path)
         .header("content-type", "application/json")
         .body(Body::from(body.to_owned()))
         .unwrap();
@@ -183,4 +198,192 @@ async fn models_are_listed() {
         let body = response.into_body().collect().await.unwrap().to_bytes();
         assert!(status != StatusCode::OK || std::str::from_utf8(&body).unwrap().contains("helpdesk"));
     }
+}
+
+/// The three formats with a request that asks for a streamed answer to `message`.
+fn requests(message: &str) -> [(&'static str, Value); 3] {
+    let messages = json!([{"role": "user", "content": message}]);
+    [
+        (
+            "/v1/chat/completions",
+            json!({"model": "m", "stream": true, "messages": messages}),
+        ),
+        (
+            "/v1/responses",
+            json!({"model": "m", "stream": true, "input": messages}),
+        ),
+        (
+            "/v1/messages",
+            json!({"model": "m", "stream": true, "max_tokens": 10, "messages": messages}),
+        ),
+    ]
+}
+
+async fn plain(path: &str, body: Value) -> Value {
+    let (status, _, text) = post_to(path, &body.to_string()).await;
+    assert_eq!(status, StatusCode::OK);
+    serde_json::from_str(&text.unwrap()).unwrap()
+}
+
+async fn streamed(path: &str, body: Value) -> Vec<Value> {
+    let (_, headers, text) = post_to(path, &body.to_string()).await;
+    assert_eq!(headers["content-type"], "text/event-stream");
+    let text = text.unwrap();
+    // Each event names itself twice, and clients go by either.
+    for block in text.trim_end().split("\n\n") {
+        let (name, data) = block.split_once('\n').unwrap();
+        let data: Value = serde_json::from_str(data.strip_prefix("data: ").unwrap()).unwrap();
+        assert_eq!(name.strip_prefix("event: "), data["type"].as_str());
+    }
+    events(&text)
+        .iter()
+        .map(|event| serde_json::from_str(event).unwrap())
+        .collect()
+}
+
+#[tokio::test]
+async fn responses_have_the_published_form() {
+    let answer = plain("/v1/responses", json!({"model": "helpdesk", "input": "hi"})).await;
+    insta::assert_json_snapshot!("responses_plain", answer);
+    let tools =
+        json!([{"type": "function", "name": "get_order", "parameters": {"type": "object"}, "strict": false}]);
+    let answer = streamed(
+        "/v1/responses",
+        json!({"model": "helpdesk", "input": "order 5", "stream": true, "tools": tools}),
+    )
+    .await;
+    let numbers: Vec<u64> = answer
+        .iter()
+        .map(|event| event["sequence_number"].as_u64().unwrap())
+        .collect();
+    assert_eq!(numbers, (0..answer.len() as u64).collect::<Vec<_>>());
+    insta::assert_json_snapshot!("responses_streamed", answer);
+}
+
+#[tokio::test]
+async fn messages_have_the_published_form() {
+    let messages = json!([{"role": "user", "content": "hi"}]);
+    let answer = plain(
+        "/v1/messages",
+        json!({"model": "helpdesk", "max_tokens": 10, "messages": messages}),
+    )
+    .await;
+    insta::assert_json_snapshot!("messages_plain", answer);
+    let messages = json!([{"role": "user", "content": [{"type": "text", "text": "order 5"}]}]);
+    let answer = streamed(
+        "/v1/messages",
+        json!({"model": "helpdesk", "max_tokens": 10, "messages": messages, "stream": true}),
+    )
+    .await;
+    insta::assert_json_snapshot!("messages_streamed", answer);
+}
+
+#[tokio::test]
+async fn tokens_are_counted_without_playing_the_script() {
+    let body = json!({"model": "m", "system": "abcd", "messages": [{"role": "user", "content": "abcde"}]});
+    let count = plain("/v1/messages/count_tokens", body).await;
+    assert_eq!(count, json!({"input_tokens": 3}));
+}
+
+#[tokio::test]
+async fn a_tool_result_continues_the_script_in_every_format() {
+    let answer = plain(
+        "/v1/responses",
+        json!({"model": "m", "input": [
+            {"role": "user", "content": "order 5"},
+            {"type": "function_call", "call_id": "c", "name": "get_order", "arguments": "{}"},
+            {"type": "function_call_output", "call_id": "c", "output": "{\"status\":\"shipped\"}"},
+        ]}),
+    )
+    .await;
+    assert_eq!(
+        answer.pointer("/output/0/content/0/text"),
+        Some(&json!("It is shipped."))
+    );
+    let answer = plain(
+        "/v1/messages",
+        json!({"model": "m", "max_tokens": 5, "messages": [
+            {"role": "user", "content": "order 5"},
+            {"role": "assistant", "content": [{"type": "tool_use", "id": "c", "name": "get_order", "input": {}}]},
+            {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c", "content": "{\"status\":\"shipped\"}"}]},
+        ]}),
+    )
+    .await;
+    assert_eq!(answer.pointer("/content/0/text"), Some(&json!("It is shipped.")));
+    assert_eq!(answer["stop_reason"], "end_turn");
+}
+
+#[tokio::test]
+async fn failures_have_the_form_of_each_format() {
+    for (path, body) in requests("fail") {
+        let (status, headers, text) = post_to(path, &body.to_string()).await;
+        assert_eq!(status, StatusCode::TOO_MANY_REQUESTS, "{path}");
+        assert_eq!(headers["retry-after"], "3");
+        let text: Value = serde_json::from_str(&text.unwrap()).unwrap();
+        assert_eq!(text["error"]["type"], "rate_limit_error", "{path}");
+        assert_eq!(text["error"]["message"], "slow down");
+        assert_eq!(
+            text["type"],
+            if path == "/v1/messages" {
+                json!("error")
+            } else {
+                Value::Null
+            }
+        );
+    }
+    for (path, body) in requests("late") {
+        let (status, _, text) = post_to(path, &body.to_string()).await;
+        assert_eq!(status, StatusCode::OK, "{path}");
+        let events = events(&text.unwrap());
+        assert_eq!(events.len(), 1, "{path}");
+        assert!(events[0].contains("busy"), "{path}");
+    }
+    for (path, body) in requests("cut") {
+        assert!(post_to(path, &body.to_string()).await.2.is_err(), "{path}");
+    }
+    for (path, body) in requests("garbled") {
+        let text = post_to(path, &body.to_string()).await.2.unwrap();
+        let last = events(&text).pop().unwrap();
+        assert!(serde_json::from_str::<Value>(&last).is_err(), "{path} {last}");
+    }
+}
+
+#[tokio::test]
+async fn what_is_missing_is_named_in_the_form_of_each_format() {
+    for (path, body, name) in [
+        ("/v1/responses", json!({"model": "", "input": "x"}), "model"),
+        ("/v1/responses", json!({"model": "m", "input": []}), "input"),
+        (
+            "/v1/responses",
+            json!({"model": "m", "input": "x", "previous_response_id": "r"}),
+            "previous_response_id",
+        ),
+        (
+            "/v1/messages",
+            json!({"model": "m", "messages": [{"role": "user", "content": "x"}]}),
+            "max_tokens",
+        ),
+        (
+            "/v1/messages",
+            json!({"model": "m", "max_tokens": 1, "messages": []}),
+            "messages",
+        ),
+    ] {
+        let (status, _, text) = post_to(path, &body.to_string()).await;
+        assert_eq!(status, StatusCode::BAD_REQUEST, "{path}");
+        assert!(text.unwrap().contains(name), "{path} {name}");
+    }
+}
+
+#[tokio::test]
+async fn models_are_listed_in_the_clients_form() {
+    let request = Request::get("/v1/models")
+        .header("anthropic-version", "2023-06-01")
+        .body(Body::empty())
+        .unwrap();
+    let response = app().oneshot(request).await.unwrap();
+    let body = response.into_body().collect().await.unwrap().to_bytes();
+    let body: Value = serde_json::from_slice(&body).unwrap();
+    assert_eq!(body["data"][0]["display_name"], "helpdesk");
+    assert_eq!(body["has_more"], false);
 }
