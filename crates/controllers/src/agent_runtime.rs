@@ -6,6 +6,7 @@
 
 mod apply;
 mod decision;
+mod features;
 mod gather;
 mod models;
 mod report;
@@ -59,6 +60,8 @@ impl Controller {
                 retry: false,
             }));
         }
+        features::judge(&agent.spec)?;
+        report.without_effect(&features::without_effect(&agent.spec));
         let gather = gather::Gather::new(self, agent);
         let pack = gather.pack().await?;
         report.pack_found(&pack);

@@ -20,6 +20,11 @@ pub const TOOLS_ALLOWLISTED: &str = "ToolsAllowlisted";
 /// AgentRuntime: every handler of the registry can be served by this version of the runtime.
 pub const HANDLERS_SUPPORTED: &str = "HandlersSupported";
 
+/// AgentRuntime: everything in the spec is acted upon. Present only when something is not.
+pub const FEATURES_SUPPORTED: &str = "FeaturesSupported";
+/// AgentRuntime: the engine that the spec names can be run (OM-290).
+pub const FRAMEWORK_READY: &str = "FrameworkReady";
+
 /// PromptPack: the source exists (OM-311).
 pub const SOURCE_VALID: &str = "SourceValid";
 /// PromptPack: the content conforms to the schema (OM-312).

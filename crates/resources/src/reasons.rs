@@ -67,6 +67,12 @@ reasons! {
     HANDLER_TYPE_NOT_SUPPORTED = "HandlerTypeNotSupported";
     /// The spec breaks a rule that admission would have refused.
     INVALID_SPEC = "InvalidSpec";
+    /// Fields of the spec have no effect in this version.
+    FEATURE_NOT_SUPPORTED = "FeatureNotSupported";
+    /// None of the agent's facades is served by this version.
+    FACADE_NOT_SUPPORTED = "FacadeNotSupported";
+    /// The engine that the spec names cannot be run.
+    FRAMEWORK_IMAGE_UNAVAILABLE = "FrameworkImageUnavailable";
     /// A provider's type is not served by this version.
     PROVIDER_TYPE_NOT_SUPPORTED = "ProviderTypeNotSupported";
     /// Sandboxes are not served by this version.

@@ -9,7 +9,7 @@ use mainstay_resources::{
     omnia::{
         AgentRuntime, AgentRuntimeStatus, PromptPack,
         agent_runtime::{
-            Facade, FacadeType, Phase, Replicas,
+            Facade, Phase, Replicas,
             status::{FacadeEndpoint, FacadeStatus},
         },
     },
@@ -19,6 +19,7 @@ use mainstay_resources::{
 
 use super::{
     decision::{Blocked, Registry, UsableProvider},
+    features::is_served,
     gather::Gathered,
     tools::Tools,
 };
@@ -91,6 +92,23 @@ impl Report {
 
     fn set(&mut self, condition: NewCondition) {
         set_condition(&mut self.new.conditions, condition, self.generation, &self.now);
+    }
+
+    /// The agent can be run; what of its spec has no effect is said, once for all.
+    pub(super) fn without_effect(&mut self, fields: &[&str]) {
+        remove_condition(&mut self.new.conditions, condition_types::FRAMEWORK_READY);
+        if fields.is_empty() {
+            remove_condition(&mut self.new.conditions, condition_types::FEATURES_SUPPORTED);
+            return;
+        }
+        self.set(NewCondition::unmet(
+            condition_types::FEATURES_SUPPORTED,
+            reasons::FEATURE_NOT_SUPPORTED,
+            format!(
+                "these fields have no effect in this version: {}",
+                fields.join(", ")
+            ),
+        ));
     }
 
     pub(super) fn pack_found(&mut self, pack: &PromptPack) {
@@ -298,16 +316,25 @@ impl Report {
         let endpoints = self
             .facades
             .iter()
-            .filter(|facade| facade.kind == FacadeType::WebSocket)
-            .map(|_| FacadeEndpoint {
-                protocol: Some("websocket".into()),
-                url: Some(format!("ws://{front_door}{path}")),
-                scheme: Some("ws".into()),
-                host: Some(host.to_owned()),
-                path: Some(path.clone()),
-                port: port.parse().ok(),
-                valid: true,
-                ..FacadeEndpoint::default()
+            .map(|facade| {
+                if !is_served(facade) {
+                    return FacadeEndpoint {
+                        protocol: Some(facade.kind.to_string()),
+                        valid: false,
+                        reason: Some(reasons::FACADE_NOT_SUPPORTED.into()),
+                        ..FacadeEndpoint::default()
+                    };
+                }
+                FacadeEndpoint {
+                    protocol: Some(facade.kind.to_string()),
+                    url: Some(format!("ws://{front_door}{path}")),
+                    scheme: Some("ws".into()),
+                    host: Some(host.to_owned()),
+                    path: Some(path.clone()),
+                    port: port.parse().ok(),
+                    valid: true,
+                    ..FacadeEndpoint::default()
+                }
             })
             .collect();
         self.new.facade = Some(FacadeStatus { endpoints });

@@ -49,13 +49,13 @@ fn has(agent: &AgentRuntime, kind: &str, wanted: &str) -> bool {
 }
 
 /// Plays the node: the pods of a Deployment are ready.
-async fn pods_are_ready(world: &World, ready: i32) {
+async fn pods_are_ready(world: &World, ready: i32) -> Deployment {
     world
         .merge_status::<Deployment>(
             "helpdesk",
             json!({ "status": { "replicas": ready, "readyReplicas": ready, "availableReplicas": ready } }),
         )
-        .await;
+        .await
 }
 
 async fn running(world: &World, auth: Option<Value>) -> AgentRuntime {
@@ -64,12 +64,19 @@ async fn running(world: &World, auth: Option<Value>) -> AgentRuntime {
     world.create::<ToolRegistry>(registry(auth)).await;
     world.create::<AgentRuntime>(agent()).await;
     world.until::<Deployment>("helpdesk", |_| true).await;
-    pods_are_ready(world, 1).await;
-    world
+    let ready = pods_are_ready(world, 1).await;
+    let agent = world
         .until("helpdesk", |agent: &AgentRuntime| {
             phase(agent) == Some(Phase::Running)
         })
-        .await
+        .await;
+    let deployment: Deployment = world.get("helpdesk").await;
+    assert_eq!(
+        deployment.resource_version(),
+        ready.resource_version(),
+        "applying the same again changes nothing"
+    );
+    agent
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -141,7 +141,7 @@ impl World {
     /// The object, as soon as it fulfils the condition.
     pub(crate) async fn until<K: Object>(&self, name: &str, condition: impl Fn(&K) -> bool + Send) -> K {
         let wanted = |object: Option<&K>| object.is_some_and(&condition);
-        match tokio::time::timeout(DEADLINE, await_condition(self.api::<K>(), name, wanted)).await {
+        match tokio::time::timeout(DEADLINE, Box::pin(await_condition(self.api::<K>(), name, wanted))).await {
             Ok(object) => object.unwrap().unwrap(),
             Err(_) => {
                 let now = self.api::<K>().get_opt(name).await.unwrap();
