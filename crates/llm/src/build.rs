@@ -298,7 +298,8 @@ fn openai_options(config: &ProviderConfig, context: &BuildContext) -> Result<Ope
     };
     Ok(OpenAiOptions {
         transport: transport(config, context, KeyHeader::Bearer)?,
-        newer_limit_name: endpoints.chat.host_str() == Some("api.openai.com"),
+        // What speaks Responses is OpenAI's, or takes after it closely (OR-243).
+        newer_limit_name: mode == ApiMode::Unknown || endpoints.chat.host_str() == Some("api.openai.com"),
         endpoints,
         mode,
     })

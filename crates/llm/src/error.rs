@@ -148,6 +148,9 @@ impl ModelError {
             }
             ModelErrorKind::TimedOut => Some("raise the Provider's `spec.defaults.requestTimeout`"),
             ModelErrorKind::StreamIdle => Some("raise the Provider's `spec.defaults.streamIdleTimeout`"),
+            ModelErrorKind::CoolingDown => {
+                Some("check the provider's status page and quota, or add another provider")
+            }
             ModelErrorKind::ContextTooLong => Some("set `spec.defaults.contextWindow` to the model's window"),
             _ => None,
         }

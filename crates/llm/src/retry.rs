@@ -1,13 +1,12 @@
-//! Retries of one provider (OR-210…OR-217).
+//! When a call is made again (OR-210…OR-217); [`crate::fallback::Chain`] does it.
 //!
 //! A call is retried only while nothing of its answer has been shown: the first event is read
 //! before the stream is handed out, and an error in its place counts as a failed call (OR-216).
 
 use std::time::Duration;
 
-use async_trait::async_trait;
 use futures::{StreamExt, stream};
-use mainstay_telemetry::random::{Random, SharedRandom};
+use mainstay_telemetry::random::Random;
 
 use crate::{error::ModelError, event::ModelStream, model::Model, request::Request};
 
@@ -53,59 +52,6 @@ impl RetryPolicy {
     }
 }
 
-/// A model whose failed calls are made again.
-#[derive(Debug)]
-pub struct Retrying<M> {
-    inner: M,
-    policy: RetryPolicy,
-    random: SharedRandom,
-}
-
-impl<M: Model> Retrying<M> {
-    /// Wraps `inner`.
-    pub fn new(inner: M, policy: RetryPolicy, random: SharedRandom) -> Self {
-        Self {
-            inner,
-            policy,
-            random,
-        }
-    }
-}
-
-#[async_trait]
-impl<M: Model> Model for Retrying<M> {
-    fn name(&self) -> &str {
-        self.inner.name()
-    }
-
-    async fn stream(&self, request: Request) -> Result<ModelStream, ModelError> {
-        let mut retry = 0;
-        loop {
-            let mut error = match call(&self.inner, request.clone()).await {
-                Ok(stream) => return Ok(stream),
-                Err(error) => error,
-            };
-            error.attempts = retry + 1;
-            if !error.is_retryable() || retry >= self.policy.retries {
-                return Err(error);
-            }
-            let Some(delay) = self.policy.delay(retry, error.retry_after, &*self.random) else {
-                return Err(error);
-            };
-            tracing::warn!(
-                provider = self.inner.name(),
-                status = error.status,
-                reason = error.reason(),
-                attempt = error.attempts,
-                delay_ms = u64::try_from(delay.as_millis()).unwrap_or(u64::MAX),
-                "model call failed, trying again"
-            );
-            tokio::time::sleep(delay).await;
-            retry += 1;
-        }
-    }
-}
-
 /// Calls `model` once and waits for its first event.
 pub(crate) async fn call(model: &dyn Model, request: Request) -> Result<ModelStream, ModelError> {
     first_event(model.stream(request).await?).await
@@ -130,13 +76,16 @@ mod tests {
         sync::{Arc, Mutex},
     };
 
-    use mainstay_telemetry::random::SeededRandom;
+    use async_trait::async_trait;
+    use mainstay_telemetry::{clock, random::SeededRandom};
     use tokio::time::Instant;
 
     use super::*;
     use crate::{
+        cooldown::{Cooldowns, ProviderKey},
         error::ModelErrorKind,
         event::{FinishReason, ModelEvent},
+        fallback::{Candidate, Chain},
     };
 
     enum Reply {
@@ -198,8 +147,19 @@ mod tests {
     }
 
     async fn run(model: &Scripted) -> Result<Vec<Result<ModelEvent, ModelError>>, ModelError> {
-        let retrying = Retrying::new(model.clone(), RetryPolicy::default(), SeededRandom::new(3));
-        Ok(retrying.stream(Request::default()).await?.collect().await)
+        let key = ProviderKey {
+            namespace: "ns".to_owned(),
+            name: "scripted".to_owned(),
+            kind: "openai".to_owned(),
+        };
+        let candidate = Candidate {
+            model: Arc::new(model.clone()),
+            health: Cooldowns::in_memory(clock::system()).health(&key),
+            model_name: None,
+        };
+        let random = SeededRandom::new(3);
+        let chain = Chain::new("scripted", vec![candidate], RetryPolicy::default(), random);
+        Ok(chain.stream(Request::default()).await?.collect().await)
     }
 
     fn between(wait: Duration, low: f64, high: f64) -> bool {
@@ -239,6 +199,7 @@ mod tests {
         ] {
             let model = Scripted::new([Reply::Refuse(error.clone())]);
             assert_eq!(run(&model).await.unwrap_err(), error);
+            assert_eq!(model.calls.lock().unwrap().len(), 1);
         }
     }
 

@@ -327,6 +327,13 @@ impl AnswerReader {
             for fragment in delta.tool_calls.into_iter().flatten() {
                 self.calls.push(fragment)?;
             }
+            if let Some(function) = delta.function_call {
+                self.calls.push(wire::ToolCall {
+                    index: Some(0),
+                    function: Some(function),
+                    ..wire::ToolCall::default()
+                })?;
+            }
             if let Some(word) = choice.finish_reason.filter(|word| !word.is_empty()) {
                 self.finish_word = Some(word);
             }
@@ -405,6 +412,7 @@ pub fn carries_token(chunk: &wire::ChatChunk) -> bool {
                     .and_then(Value::as_str)
                     .is_some_and(|text| !text.is_empty())
                 || delta.tool_calls.as_ref().is_some_and(|calls| !calls.is_empty())
+                || delta.function_call.is_some()
                 || match &delta.content {
                     Some(wire::Content::Text(text)) => !text.is_empty(),
                     Some(wire::Content::Parts(parts)) => !parts.is_empty(),
@@ -441,6 +449,7 @@ pub fn response_as_chunk(response: wire::ChatResponse) -> wire::ChatChunk {
                             })
                             .collect()
                     }),
+                    function_call: choice.message.function_call,
                     extra: Map::new(),
                 },
                 finish_reason: choice.finish_reason,

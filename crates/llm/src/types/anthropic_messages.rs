@@ -50,7 +50,7 @@ pub struct InputMessage {
     #[serde(default)]
     pub role: String,
     /// The content.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "null_as_default")]
     pub content: Content,
     /// Everything else.
     #[serde(flatten)]

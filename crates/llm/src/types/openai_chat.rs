@@ -74,6 +74,9 @@ pub struct ChatMessage {
     /// Calls of an assistant message.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool_calls: Option<Vec<ToolCall>>,
+    /// The only call, as older servers send it (OR-243).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub function_call: Option<FunctionCall>,
     /// The call a tool message answers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool_call_id: Option<String>,
@@ -192,7 +195,10 @@ pub struct FunctionCall {
     pub extra: Extra,
 }
 
-fn arguments_as_text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+/// Arguments are JSON text; some servers send the value itself, or null.
+pub(super) fn arguments_as_text<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<String>, D::Error> {
     Ok(match Option::<Value>::deserialize(deserializer)? {
         None | Some(Value::Null) => None,
         Some(Value::String(text)) => Some(text),
@@ -307,6 +313,9 @@ pub struct ChunkDelta {
     /// Fragments of calls.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool_calls: Option<Vec<ToolCall>>,
+    /// A fragment of the only call, as older servers send it (OR-243).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub function_call: Option<FunctionCall>,
     /// Everything else.
     #[serde(flatten)]
     pub extra: Extra,

@@ -3,7 +3,11 @@
 use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
 use serde_json::Value;
 
-use super::{Extra, null_as_default, openai_chat::ErrorObject, present};
+use super::{
+    Extra, null_as_default,
+    openai_chat::{ErrorObject, arguments_as_text},
+    present,
+};
 
 /// The request body.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -133,7 +137,7 @@ pub struct MessageItem {
     #[serde(default)]
     pub role: String,
     /// The content.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "null_as_default")]
     pub content: Content,
     /// Everything else.
     #[serde(flatten)]
@@ -199,7 +203,7 @@ pub struct FunctionCallItem {
     #[serde(default, deserialize_with = "null_as_default")]
     pub name: String,
     /// JSON text of the arguments; empty while it is still being streamed.
-    #[serde(default, deserialize_with = "null_as_default")]
+    #[serde(default, deserialize_with = "text_or_empty")]
     pub arguments: String,
     /// `in_progress`, `completed` or `incomplete`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -219,7 +223,7 @@ pub struct FunctionCallOutputItem {
     #[serde(default)]
     pub call_id: String,
     /// The result.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "null_as_default")]
     pub output: Content,
     /// Everything else.
     #[serde(flatten)]
@@ -392,6 +396,10 @@ pub struct StreamEvent {
     /// Everything else.
     #[serde(flatten)]
     pub extra: Extra,
+}
+
+fn text_or_empty<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+    arguments_as_text(deserializer).map(Option::unwrap_or_default)
 }
 
 #[cfg(test)]

@@ -14,6 +14,17 @@ use crate::{
     types::anthropic_messages as wire,
 };
 
+// What is read of a stream. Everything else (`ping`, what is new) is passed over unread, whatever its
+// form.
+const KNOWN: &[&str] = &[
+    "message_start",
+    "content_block_start",
+    "content_block_delta",
+    "content_block_stop",
+    "message_delta",
+    "message_stop",
+];
+
 /// A call whose input is still being sent.
 #[derive(Debug)]
 struct OpenCall {
@@ -154,16 +165,23 @@ impl AnswerReader {
 
 impl Reader for AnswerReader {
     fn event(&mut self, name: &str, data: Value) -> Result<Progress, ReadError> {
+        self.anything = true;
+        let kind = data
+            .get("type")
+            .and_then(Value::as_str)
+            .unwrap_or(name)
+            .to_owned();
+        if !KNOWN.contains(&kind.as_str()) {
+            return Ok(Progress::default());
+        }
         let event: wire::StreamEvent = serde_json::from_value(data)
             .map_err(|error| ReadError::unreadable("an event of the stream is not an event", &error))?;
-        let kind = if event.kind.is_empty() { name } else { &event.kind };
-        self.anything = true;
         let mut progress = Progress {
             token: true,
             ..Progress::default()
         };
         let events = &mut progress.events;
-        match kind {
+        match kind.as_str() {
             "message_start" => {
                 if let Some(message) = event.message {
                     self.count(message.usage);
@@ -193,8 +211,7 @@ impl Reader for AnswerReader {
                 self.stopped = true;
                 progress.done = true;
             }
-            // `ping`, and whatever is new.
-            _ => progress.token = false,
+            _ => {}
         }
         Ok(progress)
     }

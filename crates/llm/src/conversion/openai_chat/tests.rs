@@ -239,3 +239,23 @@ fn chunks_without_content_do_not_count_as_tokens_om_371() {
         assert_eq!(carries_token(&chunk), counts, "{chunk:?}");
     }
 }
+
+#[test]
+fn the_older_form_of_a_call_is_understood_or_243() {
+    let mut reader = AnswerReader::default();
+    let mut events = Vec::new();
+    for chunk in [
+        json!({"choices": [{"delta": {"function_call": {"name": "f", "arguments": ""}}}]}),
+        json!({"choices": [{"delta": {"function_call": {"arguments": "{\"x\":"}}}]}),
+        json!({"choices": [{"delta": {"function_call": {"arguments": "1}"}}}]}),
+        json!({"choices": [{"delta": {}, "finish_reason": "function_call"}]}),
+    ] {
+        events.extend(reader.push(serde_json::from_value(chunk).unwrap()).unwrap());
+    }
+    events.extend(reader.finish(&*SeededRandom::new(1)));
+    let ModelEvent::ToolCall(call) = &events[1] else {
+        panic!("{events:?}");
+    };
+    assert_eq!((call.name.as_str(), call.arguments.as_str()), ("f", "{\"x\":1}"));
+    assert_eq!(events[2], ModelEvent::Finished(FinishReason::ToolCalls));
+}

@@ -16,6 +16,26 @@ use crate::{
     types::openai_responses as wire,
 };
 
+// What is read of a stream. Everything else (`response.in_progress`, parts, what the provider's own
+// tools do, what is new) is passed over unread, whatever its form.
+const KNOWN: &[&str] = &[
+    "response.output_text.delta",
+    "response.output_text.done",
+    "response.refusal.delta",
+    "response.refusal.done",
+    "response.reasoning_summary_text.delta",
+    "response.reasoning_text.delta",
+    "response.function_call_arguments.delta",
+    "response.function_call_arguments.done",
+    "response.output_item.added",
+    "response.output_item.done",
+    "response.completed",
+    "response.incomplete",
+    "response.failed",
+    "response.cancelled",
+    "response.canceled",
+];
+
 #[derive(Debug, Default)]
 struct PartialCall {
     id: String,
@@ -165,10 +185,20 @@ impl AnswerReader {
 
 impl Reader for AnswerReader {
     fn event(&mut self, name: &str, data: Value) -> Result<Progress, ReadError> {
+        self.anything = true;
+        let kind = data
+            .get("type")
+            .and_then(Value::as_str)
+            .unwrap_or(name)
+            .to_owned();
+        if !KNOWN.contains(&kind.as_str()) {
+            return Ok(Progress {
+                token: kind == "response.created",
+                ..Progress::default()
+            });
+        }
         let event: wire::StreamEvent = serde_json::from_value(data)
             .map_err(|error| ReadError::unreadable("an event of the stream is not an event", &error))?;
-        self.anything = true;
-        let kind = if event.kind.is_empty() { name } else { &event.kind }.to_owned();
         let index = event.output_index.unwrap_or(0);
         let part = event.content_index.unwrap_or(0);
         let delta = match event.delta {
@@ -177,7 +207,6 @@ impl Reader for AnswerReader {
         };
         let mut events = Vec::new();
         let mut done = false;
-        let mut token = true;
         match kind.as_str() {
             "response.output_text.delta" => self.text(&mut events, (index, "text", part), delta, false),
             "response.output_text.done" => self.text(&mut events, (index, "text", part), event.text, true),
@@ -205,14 +234,17 @@ impl Reader for AnswerReader {
                 events = self.end(&kind, event.response);
                 done = true;
             }
-            // `response.created`, `response.in_progress`, parts, and whatever is new.
-            _ => token = kind == "response.created",
+            _ => {}
         }
-        if token && !self.started && !self.calls.is_empty() {
+        if !self.started && !self.calls.is_empty() {
             self.started = true;
             events.insert(0, ModelEvent::Started);
         }
-        Ok(Progress { events, token, done })
+        Ok(Progress {
+            events,
+            token: true,
+            done,
+        })
     }
 
     fn plain(&mut self, body: Value) -> Result<Vec<ModelEvent>, ReadError> {

@@ -222,7 +222,7 @@ proptest! {
             json!({"type": "content_block_stop", "index": 1}),
             json!({"type": "content_block_delta", "index": 7, "delta": {"type": "thinking_delta", "thinking": "t"}}),
             ended("end_turn"),
-            json!({"type": "news"}),
+            json!({"type": "news", "index": "x", "delta": []}),
         ];
         let mut reader = Box::new(AnswerReader::default());
         let mut seen = Vec::new();

@@ -107,6 +107,7 @@ fn arguments_are_joined_or_taken_whole_and_nothing_means_an_empty_object_d11() {
             "{\"x\":1}",
         ),
         (vec![call_added(0, item(json!("{\"x\":1}")))], "{\"x\":1}"),
+        (vec![call_added(0, item(json!({"x": 1})))], "{\"x\":1}"),
         (
             vec![call_added(0, item(json!(""))), delta("{\"x\":1}"), done("")],
             "{\"x\":1}",
@@ -225,7 +226,7 @@ proptest! {
             json!({"type": "response.output_item.done", "item": {"type": "message", "content": "y"}}),
             json!({"type": "response.reasoning_text.delta", "delta": "t"}),
             json!({"type": "response.output_item.done", "output_index": 1, "item": {"type": "news"}}),
-            json!({"type": "response.image_generation_call.partial_image", "delta": {"x": 1}}),
+            json!({"type": "response.image_generation_call.partial_image", "delta": {"x": 1}, "text": 7, "item": []}),
             completed(),
         ];
         let mut reader = Box::new(AnswerReader::default());
