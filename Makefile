@@ -56,3 +56,19 @@ bench: build ## The figures of benches/RESULTS.md
 .PHONY: fuzz
 fuzz: ## Feed the parsers with noise; SECONDS_EACH bounds each target
 	@fuzz/run
+
+.PHONY: test-cluster
+test-cluster: prepare ## Rung 5: the embedded API beside a real API server
+	@tests/reference/run
+
+.PHONY: reference-tools
+reference-tools: ## Build etcd, kube-apiserver, kube-controller-manager and kubectl of the reference
+	@tests/reference/build etcd kube-apiserver kube-controller-manager kubectl
+
+.PHONY: reference-tools-all
+reference-tools-all: ## Build every program of the reference rung
+	@tests/reference/build --all
+
+.PHONY: reference-path
+reference-path: ## Print the folder that holds the programs of the reference
+	@tests/reference/build --path

@@ -2,6 +2,7 @@
 
 mod builtin_schemas;
 mod generate;
+mod vectors;
 
 use std::path::{Path, PathBuf};
 
@@ -29,6 +30,8 @@ enum Task {
         #[arg(long)]
         check: bool,
     },
+    /// Sends the conformance vectors to a real API server and to the embedded one, and compares the answers
+    Vectors(vectors::Options),
 }
 
 fn main() -> anyhow::Result<()> {
@@ -38,5 +41,6 @@ fn main() -> anyhow::Result<()> {
     match Arguments::parse().task {
         Task::BuiltinSchemas { from } => builtin_schemas::run(root, &from),
         Task::Generate { check } => generate::run(root, check),
+        Task::Vectors(options) => vectors::run(root, &options),
     }
 }
