@@ -4,7 +4,7 @@
 //! holds. Nothing is fetched for it and no reference leaves the document. `OpenapiSource` fetches
 //! the document and binds the operations to a base URL; `Call` makes a request of a call's arguments.
 //!
-//! Start reading at `document`, then `schema` for what becomes of references.
+//! Start reading at `document`, then `operation`, and `schema` for what becomes of references.
 
 mod body;
 mod call;
@@ -12,6 +12,7 @@ mod document;
 mod flatten;
 mod multipart;
 mod name;
+mod operation;
 mod parameter;
 mod recursion;
 mod reference;

@@ -6,9 +6,10 @@ use http::Method;
 use serde_json::{Map, Value, json};
 
 use super::{
-    document::{Input, Version},
+    document::Version,
     flatten::flatten,
     name::ArgumentNames,
+    operation::Input,
     parameter::{Location, Merged, flag, text},
     reference,
     schema::Converter,
@@ -18,6 +19,10 @@ use super::{
 const JSON: &str = "application/json";
 const FORM: &str = "application/x-www-form-urlencoded";
 const MULTIPART: &str = "multipart/form-data";
+
+// Lists that many operations may share.
+const MAX_MEDIA: usize = 64;
+const MAX_ENCODINGS: usize = 512;
 
 /// The argument of a body that is not spread over several.
 const WHOLE: &str = "body";
@@ -130,6 +135,7 @@ pub(super) fn describe<'d>(
     };
     let chosen = content
         .iter()
+        .take(MAX_MEDIA)
         .map(|(name, media)| (preference(name), name, media))
         .min_by_key(|(preference, _, _)| *preference);
     let Some(((media, _), name, described)) = chosen else {
@@ -145,6 +151,7 @@ pub(super) fn describe<'d>(
         .and_then(Value::as_object)
         .into_iter()
         .flatten()
+        .take(MAX_ENCODINGS)
         .filter_map(|(field, encoding)| {
             let encoding = encoding.as_object()?;
             let style = Style::parse(Some(text(encoding, "style")?), Location::Query);
@@ -153,7 +160,7 @@ pub(super) fn describe<'d>(
         })
         .collect();
     Ok(Some(Described {
-        schema: with_description(schema, body),
+        schema: with_description(schema, body, converter),
         media,
         content_type: content_type(media, name),
         required: flag(body, "required") == Some(true),
@@ -174,6 +181,7 @@ fn describe_2<'d>(
         .and_then(Value::as_array)
         .into_iter()
         .flatten()
+        .take(MAX_MEDIA)
         .filter_map(Value::as_str)
         .collect();
     let at = |place: &'static str| {
@@ -198,7 +206,7 @@ fn describe_2<'d>(
             None => json!({}),
         };
         return Some(Described {
-            schema: with_description(schema, body),
+            schema: with_description(schema, body, converter),
             media,
             content_type: content_type(media, name),
             required: flag(body, "required") == Some(true),
@@ -282,6 +290,11 @@ impl Described {
             return body;
         };
         let mut properties = Vec::new();
+        let undeclared: Vec<&String> = flat
+            .required
+            .iter()
+            .filter(|name| !flat.properties.contains_key(*name))
+            .collect();
         for (property, declared) in flat.properties {
             let argument = names.take(&property, WHOLE);
             if flat.required.contains(&property) {
@@ -294,13 +307,11 @@ impl Described {
             properties.push((argument, property));
         }
         // A name that is required and declared nowhere is a further property.
-        for name in &flat.required {
-            if !properties.iter().any(|(_, property)| property == name) {
-                let argument = names.take(name, WHOLE);
-                input.require(&argument);
-                input.properties.insert(argument.clone(), json!({}));
-                properties.push((argument, name.clone()));
-            }
+        for name in undeclared {
+            let argument = names.take(name, WHOLE);
+            input.require(&argument);
+            input.properties.insert(argument.clone(), json!({}));
+            properties.push((argument, name.clone()));
         }
         input.additional = flat.additional;
         if !flat.exact {
@@ -352,10 +363,11 @@ fn text_schema(name: &str) -> Value {
     json!({"type": "string", "description": format!("The request body as {name}")})
 }
 
-fn with_description(mut schema: Value, fields: &Map<String, Value>) -> Value {
+fn with_description(mut schema: Value, fields: &Map<String, Value>, converter: &Converter<'_>) -> Value {
     if let (Value::Object(schema), Some(description)) = (&mut schema, text(fields, "description")) {
-        let description: String = description.chars().take(1_000).collect();
-        schema.entry("description").or_insert(Value::String(description));
+        schema
+            .entry("description")
+            .or_insert_with(|| Value::String(converter.shortened(description)));
     }
     schema
 }

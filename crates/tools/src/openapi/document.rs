@@ -1,18 +1,15 @@
 //! A document and its operations (OM-426…OM-428).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use http::Method;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use super::{
-    body::{self, Body},
-    call::{Part, Plan},
-    name::{self, ArgumentNames, Named},
-    parameter::{self, Location, Merged, Parameter, Placed},
-    reference,
-    schema::Converter,
-    server,
+    call::Plan,
+    name::{self, Named},
+    operation::Reader,
+    reference, server,
 };
 
 /// Largest document that is read. The largest published ones have 12 MB.
@@ -24,7 +21,11 @@ pub const MAX_OPERATIONS: usize = 2_048;
 /// Bytes of all schemas of one document together, which stay in memory with the tools.
 const MAX_SCHEMA_BYTES: usize = 32 * 1024 * 1024;
 
-const DESCRIPTION_CHARACTERS: usize = 200;
+/// Operations that are looked at. More is no description of a service.
+const MAX_LISTED: usize = 32_768;
+
+// A longer id is none: operations may share it.
+const MAX_ID_BYTES: usize = 1_024;
 
 const METHODS: [&str; 5] = ["delete", "get", "patch", "post", "put"];
 
@@ -134,6 +135,9 @@ pub fn parse(text: &[u8], options: &ParseOptions) -> Result<Document, DocumentEr
     let version = version(&root)?;
 
     let found = operations(&root);
+    if found.len() > MAX_LISTED {
+        return Err(DocumentError::TooManyOperations(found.len()));
+    }
     let named: Vec<Named<'_>> = found
         .iter()
         .map(|found| Named {
@@ -214,12 +218,12 @@ fn version(root: &Value) -> Result<Version, DocumentError> {
 }
 
 /// An operation before it is read.
-struct Found<'d> {
-    id: String,
-    method: &'static str,
-    path: &'d str,
-    item: &'d Map<String, Value>,
-    fields: &'d Map<String, Value>,
+pub(super) struct Found<'d> {
+    pub(super) id: String,
+    pub(super) method: &'static str,
+    pub(super) path: &'d str,
+    pub(super) item: &'d Map<String, Value>,
+    pub(super) fields: &'d Map<String, Value>,
 }
 
 /// All operations, by path and method.
@@ -236,7 +240,7 @@ fn operations(root: &Value) -> Vec<Found<'_>> {
                 continue;
             };
             let id = match fields.get("operationId") {
-                Some(Value::String(id)) if !id.is_empty() => id.clone(),
+                Some(Value::String(id)) if !id.is_empty() && id.len() <= MAX_ID_BYTES => id.clone(),
                 _ => name::generated_id(method, path),
             };
             found.push(Found {
@@ -249,192 +253,4 @@ fn operations(root: &Value) -> Vec<Found<'_>> {
         }
     }
     found
-}
-
-struct Reader<'d> {
-    root: &'d Value,
-    version: Version,
-    fixed_headers: BTreeSet<String>,
-}
-
-impl<'d> Reader<'d> {
-    /// The operation, and about the bytes of its schemas.
-    fn operation(&self, found: &Found<'d>, tool: String) -> Result<(Operation, usize), String> {
-        let method = Method::from_bytes(found.method.to_ascii_uppercase().as_bytes())
-            .map_err(|error| error.to_string())?;
-        let merged = parameter::merge(self.root, found.item, found.fields)?;
-        let mut converter = Converter::new(self.root, self.version);
-        let mut names = ArgumentNames::default();
-        let mut input = Input::default();
-
-        let (path, placed) = self.parameters(found, &merged, &mut converter, &mut names, &mut input);
-        let described = body::describe(
-            self.root,
-            self.version,
-            &method,
-            found.fields,
-            &merged,
-            &mut converter,
-        )?;
-        let mut body_schema = described.as_ref().map(|body| body.schema.clone());
-        let bytes = converter.used();
-        let mut roots: Vec<&mut Value> = input.properties.values_mut().collect();
-        roots.extend(body_schema.as_mut());
-        let definitions = converter.finish(&mut roots);
-
-        let body = match (described, body_schema) {
-            (Some(described), Some(schema)) => {
-                Some(described.place(schema, &definitions, &mut names, &mut input))
-            }
-            // What the document does not describe is still sent (OM-430).
-            _ if matches!(method, Method::POST | Method::PUT | Method::PATCH) => Some(Body::undescribed()),
-            _ => {
-                input.additional = Some(json!(false));
-                None
-            }
-        };
-        let operation = Operation {
-            id: found.id.clone(),
-            tool,
-            description: description(&method, found),
-            input_schema: input.schema(definitions),
-            plan: Plan {
-                method: method.clone(),
-                path,
-                parameters: placed,
-                body,
-            },
-            server: server::first(found.fields).or_else(|| server::first(found.item)),
-            method,
-            path: found.path.to_owned(),
-        };
-        Ok((operation, bytes))
-    }
-
-    /// The parts of the path and where each argument goes. Arguments are named in the order path, query,
-    /// header, cookie, so that a path's keep their names.
-    fn parameters(
-        &self,
-        found: &Found<'d>,
-        merged: &Merged<'d>,
-        converter: &mut Converter<'d>,
-        names: &mut ArgumentNames,
-        input: &mut Input,
-    ) -> (Vec<Part>, Vec<Placed>) {
-        let mut parameters: Vec<Parameter<'d>> = merged
-            .fields
-            .iter()
-            .filter_map(|fields| Parameter::read(fields, self.version))
-            .filter(|parameter| {
-                parameter.location != Location::Header
-                    || !(parameter::is_reserved_header(parameter.name)
-                        || self.fixed_headers.contains(&parameter.name.to_ascii_lowercase()))
-            })
-            .collect();
-        parameters.sort_by_key(|parameter| parameter.location);
-
-        let pieces = parameter::path_pieces(found.path);
-        let mut in_path: BTreeMap<&str, usize> = BTreeMap::new();
-        let mut placed = Vec::new();
-        for piece in &pieces {
-            let parameter::Piece::Placeholder(name) = piece else {
-                continue;
-            };
-            if in_path.contains_key(name) {
-                continue;
-            }
-            let declared = parameters
-                .iter()
-                .find(|parameter| parameter.location == Location::Path && parameter.name == *name);
-            let argument = names.take(name, Location::Path.word());
-            let schema = match declared {
-                Some(parameter) => parameter.schema(converter),
-                // The path needs it whether or not the document declares it.
-                None => json!({"type": "string"}),
-            };
-            input.require(&argument);
-            input.properties.insert(argument.clone(), schema);
-            in_path.insert(name, placed.len());
-            placed.push(match declared {
-                Some(parameter) => parameter.placed(argument),
-                None => Placed::path(name, argument),
-            });
-        }
-        for parameter in &parameters {
-            // A path parameter that its path does not name has no place.
-            if parameter.location == Location::Path {
-                continue;
-            }
-            let argument = names.take(parameter.name, parameter.location.word());
-            if parameter.required {
-                input.require(&argument);
-            }
-            let schema = parameter.schema(converter);
-            input.properties.insert(argument.clone(), schema);
-            placed.push(parameter.placed(argument));
-        }
-        let path = pieces
-            .into_iter()
-            .map(|piece| match piece {
-                parameter::Piece::Text(text) => Part::Text(text.to_owned()),
-                parameter::Piece::Placeholder(name) => {
-                    Part::Parameter(in_path.get(name).copied().unwrap_or_default())
-                }
-            })
-            .collect();
-        (path, placed)
-    }
-}
-
-/// The schema of the arguments while it is put together.
-#[derive(Debug, Default)]
-pub(super) struct Input {
-    pub(super) properties: Map<String, Value>,
-    pub(super) additional: Option<Value>,
-    required: Vec<String>,
-}
-
-impl Input {
-    pub(super) fn require(&mut self, argument: &str) {
-        if !self.required.iter().any(|known| known == argument) {
-            self.required.push(argument.to_owned());
-        }
-    }
-
-    fn schema(self, definitions: Map<String, Value>) -> Value {
-        let mut schema = json!({"type": "object", "properties": self.properties});
-        if !self.required.is_empty() {
-            schema["required"] = json!(self.required);
-        }
-        if let Some(additional) = self.additional {
-            schema["additionalProperties"] = additional;
-        }
-        if !definitions.is_empty() {
-            schema["$defs"] = Value::Object(definitions);
-        }
-        schema
-    }
-}
-
-/// OM-427.
-fn description(method: &Method, found: &Found<'_>) -> String {
-    let text = |key: &str| {
-        found
-            .fields
-            .get(key)
-            .and_then(Value::as_str)
-            .map(str::trim)
-            .filter(|text| !text.is_empty())
-    };
-    if let Some(summary) = text("summary") {
-        return summary.to_owned();
-    }
-    match text("description") {
-        Some(description) if description.chars().count() > DESCRIPTION_CHARACTERS => {
-            let cut: String = description.chars().take(DESCRIPTION_CHARACTERS - 3).collect();
-            format!("{cut}...")
-        }
-        Some(description) => description.to_owned(),
-        None => format!("{method} {}", found.path),
-    }
 }

@@ -7,6 +7,9 @@ use serde_json::{Map, Value};
 // Definitions and parts that are looked into; a body is not nested deeper in practice.
 const MAX_DEPTH: usize = 8;
 
+// Alternatives may refer to one large definition again and again.
+const MAX_STEPS: usize = 20_000;
+
 /// The properties of an object, wherever its schema declares them.
 #[derive(Debug, Default)]
 pub(super) struct Flat {
@@ -16,6 +19,7 @@ pub(super) struct Flat {
     pub(super) additional: Option<Value>,
     /// Whether `properties`, `required` and `additional` say all that the schema says.
     pub(super) exact: bool,
+    steps: usize,
 }
 
 /// The properties of `schema`, or `None` when it is no object or its alternatives differ in them: then
@@ -32,7 +36,8 @@ pub(super) fn flatten(schema: &Value, definitions: &Map<String, Value>) -> Optio
 /// Adds what `schema` says to `flat`; tells whether it says that it is an object.
 fn collect(schema: &Value, definitions: &Map<String, Value>, depth: usize, flat: &mut Flat) -> Option<bool> {
     let fields = schema.as_object()?;
-    if depth > MAX_DEPTH {
+    flat.steps += 1;
+    if depth > MAX_DEPTH || flat.steps > MAX_STEPS {
         return None;
     }
     let mut is_object = false;
@@ -49,6 +54,7 @@ fn collect(schema: &Value, definitions: &Map<String, Value>, depth: usize, flat:
                 _ => return None,
             },
             "properties" => {
+                flat.steps += value.as_object().map_or(0, Map::len);
                 for (name, property) in value.as_object().into_iter().flatten() {
                     match flat.properties.get(name) {
                         // The first one is told; the body is checked against both.
@@ -84,8 +90,12 @@ fn collect(schema: &Value, definitions: &Map<String, Value>, depth: usize, flat:
         }
     }
     for alternative in alternatives {
-        let mut branch = Flat::default();
+        let mut branch = Flat {
+            steps: flat.steps,
+            ..Flat::default()
+        };
         let says_object = collect(alternative, definitions, depth + 1, &mut branch)?;
+        flat.steps = branch.steps;
         let own = branch.properties.iter();
         if !own
             .into_iter()

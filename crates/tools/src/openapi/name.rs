@@ -105,6 +105,8 @@ fn with_digest(operation: &Named<'_>, round: u32) -> String {
 #[derive(Debug, Default)]
 pub(super) struct ArgumentNames {
     used: BTreeSet<String>,
+    /// The last number behind a name, so that many equal ones are not counted through each time.
+    numbers: BTreeMap<String, u32>,
 }
 
 impl ArgumentNames {
@@ -119,8 +121,9 @@ impl ArgumentNames {
         if self.used.insert(placed.clone()) {
             return placed;
         }
-        let mut number = 2_u32;
+        let number = self.numbers.entry(placed.clone()).or_insert(1);
         loop {
+            *number += 1;
             let suffix = format!("_{number}");
             let mut candidate = placed.clone();
             candidate.truncate(MAX_NAME - suffix.len());
@@ -128,7 +131,6 @@ impl ArgumentNames {
             if self.used.insert(candidate.clone()) {
                 return candidate;
             }
-            number += 1;
         }
     }
 }

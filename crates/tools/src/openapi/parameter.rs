@@ -7,6 +7,9 @@ use super::{document::Version, reference, schema::Converter, style::Style};
 // A longer list is no interface for a model, and each entry is compared with all before it.
 const MAX_PARAMETERS: usize = 256;
 
+// Every operation below a path has copies of its parameters' names.
+const MAX_NAME_BYTES: usize = 256;
+
 /// Where a parameter goes. The order is the one in which arguments get their names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Location {
@@ -54,13 +57,15 @@ pub(super) fn merge<'d>(
 ) -> Result<Merged<'d>, String> {
     let mut keys: Vec<(&str, String)> = Vec::new();
     let mut fields = Vec::new();
+    let too_many = || format!("it has more than {MAX_PARAMETERS} parameters");
     for list in [item, operation] {
-        for entry in list
-            .get("parameters")
-            .and_then(Value::as_array)
-            .into_iter()
-            .flatten()
-        {
+        let Some(Value::Array(list)) = list.get("parameters") else {
+            continue;
+        };
+        if list.len() > MAX_PARAMETERS {
+            return Err(too_many());
+        }
+        for entry in list {
             let Some(parameter) =
                 reference::object(document, entry).map_err(|problem| format!("a parameter: {problem}"))?
             else {
@@ -69,6 +74,11 @@ pub(super) fn merge<'d>(
             let (Some(place), Some(name)) = (text(parameter, "in"), text(parameter, "name")) else {
                 continue;
             };
+            if name.len() > MAX_NAME_BYTES {
+                return Err(format!(
+                    "a parameter's name is longer than {MAX_NAME_BYTES} bytes"
+                ));
+            }
             let name = match place {
                 "header" => name.to_ascii_lowercase(),
                 _ => name.to_owned(),
@@ -81,7 +91,7 @@ pub(super) fn merge<'d>(
                     }
                 }
                 None if keys.len() >= MAX_PARAMETERS => {
-                    return Err(format!("it has more than {MAX_PARAMETERS} parameters"));
+                    return Err(too_many());
                 }
                 None => {
                     keys.push(key);
@@ -192,7 +202,7 @@ impl<'d> Parameter<'d> {
                 schema = json!({});
             }
             if let Value::Object(schema) = &mut schema {
-                let description: String = description.chars().take(1_000).collect();
+                let description = converter.shortened(description);
                 schema.insert("description".to_owned(), Value::String(description));
             }
         }

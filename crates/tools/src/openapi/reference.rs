@@ -5,9 +5,14 @@ use serde_json::{Map, Value};
 // References to references; a longer chain is a mistake or a trap.
 const MAX_HOPS: usize = 16;
 
+// The same reference is looked up many times.
+const MAX_REFERENCE_BYTES: usize = 1_024;
+
 /// The value that a local reference names.
 pub(super) fn target<'d>(document: &'d Value, reference: &str) -> Option<&'d Value> {
-    let pointer = reference.strip_prefix('#')?;
+    let pointer = reference
+        .strip_prefix('#')
+        .filter(|pointer| pointer.len() <= MAX_REFERENCE_BYTES)?;
     if !pointer.contains('%') {
         return document.pointer(pointer);
     }

@@ -10,10 +10,13 @@
 //! number of ways through the document. What exceeds them is cut to `{}`, which accepts anything: the
 //! service still checks it. A keyword that would become stricter by such a cut within it is left out.
 
+mod keyword;
+
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use serde_json::{Map, Value, json};
 
+use self::keyword::{describe, is_empty, is_nullable, nullable, size_of, types};
 use super::{document::Version, recursion, reference};
 
 /// How deep one schema may be nested before it is cut.
@@ -25,25 +28,37 @@ const INLINE_DEPTH: usize = 12;
 /// How many references within references are written out.
 const INLINE_REFERENCES: usize = 16;
 
-/// Bytes of one operation's schemas after which references are no longer written out.
-const INLINE_BYTES: usize = 32 * 1024;
+/// Bytes of one operation's schemas up to which they are written in full.
+pub(super) const FULL_BYTES: usize = 32 * 1024;
 
 /// Bytes of one operation's schemas.
 const MAX_BYTES: usize = 128 * 1024;
 
 /// Local definitions of one operation.
-const MAX_DEFINITIONS: usize = 64;
+const MAX_DEFINITIONS: usize = 128;
 
 // What a node costs besides its texts.
 const NODE_BYTES: usize = 16;
 
-const DESCRIPTION_CHARACTERS: usize = 1_000;
+const FULL_DESCRIPTION: usize = 1_000;
+const COMPACT_DESCRIPTION: usize = 80;
 const DEFAULT_BYTES: usize = 1_024;
+
+/// How much is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Detail {
+    /// References are written out where that is cheap.
+    Full,
+    /// Every reference becomes a definition and descriptions are cut: for operations whose schemas would
+    /// fill a model's context.
+    Compact,
+}
 
 /// Converts the schemas of one operation.
 pub(super) struct Converter<'d> {
     document: &'d Value,
     version: Version,
+    detail: Detail,
     used: usize,
     /// Reference → name of its definition.
     names: BTreeMap<&'d str, String>,
@@ -55,10 +70,11 @@ pub(super) struct Converter<'d> {
 }
 
 impl<'d> Converter<'d> {
-    pub(super) fn new(document: &'d Value, version: Version) -> Self {
+    pub(super) fn new(document: &'d Value, version: Version, detail: Detail) -> Self {
         Self {
             document,
             version,
+            detail,
             used: 0,
             names: BTreeMap::new(),
             pending: VecDeque::new(),
@@ -67,9 +83,16 @@ impl<'d> Converter<'d> {
         }
     }
 
-    /// Bytes that the schemas take, about.
-    pub(super) fn used(&self) -> usize {
-        self.used
+    /// `text` as far as a description may go.
+    pub(super) fn shortened(&self, text: &str) -> String {
+        let limit = match self.detail {
+            Detail::Full => FULL_DESCRIPTION,
+            Detail::Compact => COMPACT_DESCRIPTION,
+        };
+        match text.char_indices().nth(limit) {
+            Some((end, _)) => format!("{}…", &text[..end]),
+            None => text.to_owned(),
+        }
     }
 
     /// `schema`; its `#/$defs/…` are given by [`Converter::finish`].
@@ -82,8 +105,9 @@ impl<'d> Converter<'d> {
         Value::Object(self.object(fields, 0, &mut Vec::new()))
     }
 
-    /// The definitions. Every schema that was converted is completed first.
-    pub(super) fn finish(mut self, roots: &mut [&mut Value]) -> Map<String, Value> {
+    /// The definitions, and about the bytes of everything. `roots` are the schemas that were converted;
+    /// they are completed.
+    pub(super) fn finish(mut self, roots: &mut [&mut Value]) -> (Map<String, Value>, usize) {
         let mut definitions = Map::new();
         while let Some((name, schema, reference)) = self.pending.pop_front() {
             let mut open = vec![reference];
@@ -99,18 +123,18 @@ impl<'d> Converter<'d> {
                 self.require_no_read_only(definition);
             }
         }
-        definitions
+        (definitions, self.used)
     }
 
     fn schema(&mut self, schema: &'d Value, depth: usize, open: &mut Vec<&'d str>) -> Value {
+        if depth >= MAX_DEPTH || !self.charge(NODE_BYTES) {
+            return self.anything();
+        }
         let fields = match schema {
             Value::Bool(accepts) => return Value::Bool(*accepts),
             Value::Object(fields) => fields,
             _ => return self.anything(),
         };
-        if depth >= MAX_DEPTH || !self.charge(NODE_BYTES) {
-            return self.anything();
-        }
         match fields.get("$ref") {
             Some(Value::String(reference)) => self.reference(reference, fields, depth, open),
             _ => Value::Object(self.object(fields, depth, open)),
@@ -132,11 +156,12 @@ impl<'d> Converter<'d> {
         let mut schema = match reference::target(self.document, reference) {
             None => self.anything(),
             Some(target) => {
-                let write_out = !open.contains(&reference)
+                let write_out = self.detail == Detail::Full
+                    && !open.contains(&reference)
                     && !self.names.contains_key(reference)
                     && depth < INLINE_DEPTH
                     && open.len() < INLINE_REFERENCES
-                    && self.used < INLINE_BYTES;
+                    && self.used < FULL_BYTES;
                 if write_out {
                     open.push(reference);
                     let written = self.schema(target, depth, open);
@@ -211,7 +236,10 @@ impl<'d> Converter<'d> {
             }
             let before = self.loosened;
             let converted = match (key.as_str(), value) {
-                ("type", _) => types(value),
+                ("type", _) => {
+                    self.charge(value.as_array().map_or(1, Vec::len));
+                    types(value)
+                }
                 ("description", _) => self.description(fields),
                 ("enum", Value::Array(_)) if !is_empty(value) => self.literal(value, MAX_BYTES),
                 ("const", _) => self.literal(value, MAX_BYTES),
@@ -269,7 +297,11 @@ impl<'d> Converter<'d> {
                         choice => choice,
                     }
                 }
-                _ => continue,
+                // Charged all the same: a schema is visited once for each reference to it.
+                _ => {
+                    self.charge(1);
+                    continue;
+                }
             };
             if let Some(converted) = converted {
                 self.charge(key.len());
@@ -367,7 +399,7 @@ impl<'d> Converter<'d> {
             let Value::String(text) = name else {
                 return None;
             };
-            if !self.charge(text.len()) {
+            if !self.charge(text.len() + 1) {
                 return None;
             }
             if seen.insert(text) {
@@ -378,13 +410,17 @@ impl<'d> Converter<'d> {
     }
 
     fn literal(&mut self, value: &Value, limit: usize) -> Option<Value> {
-        let size = size_of(value, limit)?;
+        let Some(size) = size_of(value, limit) else {
+            // Finding out took its time.
+            self.charge(limit / 8);
+            return None;
+        };
         self.charge(size).then(|| value.clone())
     }
 
     fn description(&mut self, fields: &Map<String, Value>) -> Option<Value> {
         let text = fields.get("description")?.as_str()?;
-        let text: String = text.chars().take(DESCRIPTION_CHARACTERS).collect();
+        let text = self.shortened(text);
         (!text.is_empty() && self.charge(text.len())).then_some(Value::String(text))
     }
 
@@ -430,108 +466,4 @@ impl<'d> Converter<'d> {
         self.used = self.used.saturating_add(bytes);
         self.used < MAX_BYTES
     }
-}
-
-fn is_empty(value: &Value) -> bool {
-    value.as_array().is_some_and(Vec::is_empty)
-}
-
-fn describe(schema: &mut Value, description: Option<Value>) {
-    if let (Value::Object(fields), Some(description)) = (schema, description) {
-        fields.insert("description".to_owned(), description);
-    }
-}
-
-fn is_nullable(fields: &Map<String, Value>, version: Version) -> bool {
-    let mark = match version {
-        Version::V2 => "x-nullable",
-        Version::V30 => "nullable",
-        Version::V31 => return false,
-    };
-    fields.get(mark) == Some(&Value::Bool(true))
-}
-
-/// `schema`, accepting null too.
-fn nullable(schema: Value) -> Value {
-    let Value::Object(mut fields) = schema else {
-        return schema;
-    };
-    let single = fields.get("type").and_then(Value::as_str).map(str::to_owned);
-    let composed = ["$ref", "allOf", "anyOf", "oneOf", "not", "const"]
-        .iter()
-        .any(|keyword| fields.contains_key(*keyword));
-    if composed {
-        let description = fields.remove("description");
-        let mut either = json!({"anyOf": [Value::Object(fields), {"type": "null"}]});
-        describe(&mut either, description);
-        return either;
-    }
-    if let Some(kind) = single {
-        fields.insert("type".to_owned(), json!([kind, "null"]));
-    }
-    if let Some(Value::Array(values)) = fields.get_mut("enum")
-        && !values.contains(&Value::Null)
-    {
-        values.push(Value::Null);
-    }
-    Value::Object(fields)
-}
-
-/// The types of JSON among `value`. A file of version 2 is sent as text.
-fn types(value: &Value) -> Option<Value> {
-    let known = |name: &str| match name {
-        "file" => Some("string"),
-        "string" => Some("string"),
-        "number" => Some("number"),
-        "integer" => Some("integer"),
-        "boolean" => Some("boolean"),
-        "array" => Some("array"),
-        "object" => Some("object"),
-        "null" => Some("null"),
-        _ => None,
-    };
-    match value {
-        Value::String(name) => known(name).map(Value::from),
-        Value::Array(names) => {
-            let mut out: Vec<&str> = Vec::new();
-            for name in names.iter().filter_map(Value::as_str).filter_map(known) {
-                if !out.contains(&name) {
-                    out.push(name);
-                }
-            }
-            match out.as_slice() {
-                [] => None,
-                [only] => Some(json!(only)),
-                several => Some(json!(several)),
-            }
-        }
-        _ => None,
-    }
-}
-
-/// About the bytes of `value` as text, or `None` when they are more than `limit`. The document's own
-/// nesting is bounded by its parser.
-fn size_of(value: &Value, limit: usize) -> Option<usize> {
-    let mut size = match value {
-        Value::String(text) => text.len() + 2,
-        _ => 8,
-    };
-    let mut add = |part: usize| {
-        size += part;
-        (size <= limit).then_some(())
-    };
-    match value {
-        Value::Array(items) => {
-            for item in items {
-                add(size_of(item, limit)?)?;
-            }
-        }
-        Value::Object(fields) => {
-            for (name, field) in fields {
-                add(name.len() + size_of(field, limit)?)?;
-            }
-        }
-        _ => add(0)?,
-    }
-    Some(size)
 }

@@ -29,7 +29,9 @@ pub enum BaseUrlError {
 /// defaults.
 pub(super) fn first(fields: &Map<String, Value>) -> Option<String> {
     let server = fields.get("servers")?.as_array()?.first()?;
-    let mut url = server.get("url")?.as_str()?.to_owned();
+    // One character too long is enough to tell that it is.
+    let url = server.get("url")?.as_str()?;
+    let mut url: String = url.chars().take(MAX_URL_BYTES + 1).collect();
     let variables = server.get("variables").and_then(Value::as_object);
     for (name, variable) in variables.into_iter().flatten().take(MAX_VARIABLES) {
         if url.len() > MAX_URL_BYTES {
@@ -89,6 +91,12 @@ impl Document {
             .as_ref()
             .or(self.server.as_ref())
             .ok_or(BaseUrlError::Missing)?;
+        if named.len() > MAX_URL_BYTES {
+            return Err(BaseUrlError::Unusable {
+                origin: "document",
+                problem: format!("it is longer than {MAX_URL_BYTES} bytes"),
+            });
+        }
         match Url::parse(named) {
             Err(url::ParseError::RelativeUrlWithoutBase) => {
                 let resolved = spec_url.join(named).map_err(|error| BaseUrlError::Unusable {

@@ -81,9 +81,26 @@ fn wait(failures: u32, random: &dyn Random) -> Duration {
 
 #[cfg(test)]
 mod tests {
-    use mainstay_telemetry::random::SeededRandom;
+    #![allow(clippy::unwrap_used, clippy::expect_used)]
+
+    use std::{
+        collections::VecDeque,
+        sync::{Arc, Mutex},
+    };
+
+    use mainstay_telemetry::{random::SeededRandom, task};
+    use serde_json::Value;
+    use tokio::sync::Notify;
 
     use super::*;
+    use crate::{
+        arguments::ArgumentCheck,
+        breaker::Breaker,
+        toolset::{
+            OfferedTool, ToolKind,
+            surface::{Place, Surfaces},
+        },
+    };
 
     #[test]
     fn waits_double_from_one_second_to_half_a_minute_om_431() {
@@ -102,5 +119,89 @@ mod tests {
                 "{failures}: {wait}"
             );
         }
+    }
+
+    /// Gives what its script says, and changes when told so.
+    #[derive(Debug)]
+    struct Scripted {
+        script: Mutex<VecDeque<Result<Vec<&'static str>, &'static str>>>,
+        changed: Arc<Notify>,
+    }
+
+    #[async_trait]
+    impl ToolSource for Scripted {
+        async fn discover(&self) -> Result<Vec<Tool>, Undiscovered> {
+            let next = self.script.lock().unwrap().pop_front().unwrap();
+            let names = next.map_err(|message| Undiscovered::new("Lost", message))?;
+            Ok(names.into_iter().map(tool).collect())
+        }
+
+        async fn stale(&self) {
+            self.changed.notified().await;
+        }
+    }
+
+    fn tool(name: &str) -> Tool {
+        Tool {
+            offered: OfferedTool {
+                name: name.to_owned(),
+                description: String::new(),
+                parameters: Value::Null,
+                handler: "h".to_owned(),
+                timeout: Duration::from_secs(1),
+                kind: ToolKind::Http,
+                repeat_safe: false,
+            },
+            check: ArgumentCheck::compile(&Value::Null).unwrap(),
+            executor: None,
+            breaker: Breaker::new(),
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_set_of_tools_changes_while_the_agent_runs_and_outlives_a_lost_backend_om_422_om_423() {
+        let place = Place {
+            handler: "h".to_owned(),
+            tools: Vec::new(),
+            reserved: None,
+            problem: None,
+            pending: true,
+        };
+        let surfaces = Surfaces::new("r", vec![place]);
+        let changed = Arc::new(Notify::new());
+        let source = Scripted {
+            script: Mutex::new(VecDeque::from([
+                Ok(vec!["a", "b"]),
+                Err("gone"),
+                Err("gone"),
+                Ok(vec!["b", "c"]),
+            ])),
+            changed: Arc::clone(&changed),
+        };
+        let publisher = Publisher {
+            surfaces: Arc::clone(&surfaces),
+            index: 0,
+        };
+        let kept = task::spawn("test", keep(Box::new(source), publisher, SeededRandom::new(1)));
+        let mut changes = surfaces.changes();
+        let names =
+            |surfaces: &Surfaces| -> Vec<String> { surfaces.current().tools.keys().cloned().collect() };
+
+        changes.wait_for(|_| !surfaces.current().pending).await.unwrap();
+        assert_eq!(names(&surfaces), ["a", "b"]);
+        changed.notify_one();
+        changes
+            .wait_for(|_| !surfaces.current().unavailable.is_empty())
+            .await
+            .unwrap();
+        // The last known tools stay.
+        assert_eq!(names(&surfaces), ["a", "b"]);
+        assert_eq!(surfaces.current().unavailable[0].message, "gone");
+        changes
+            .wait_for(|_| surfaces.current().unavailable.is_empty())
+            .await
+            .unwrap();
+        assert_eq!(names(&surfaces), ["b", "c"]);
+        kept.abort();
     }
 }

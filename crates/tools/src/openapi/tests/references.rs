@@ -189,6 +189,72 @@ fn a_large_schema_is_cut_and_the_document_goes_on_d1() {
     assert_eq!(bounded(&with_schemas(body, schemas), &arguments).1, Ok(()));
 }
 
+#[test]
+fn what_many_operations_share_is_paid_once_d1() {
+    // A hundred operations share one path item whose parts are as large as they can be.
+    let many = |count: usize, value: Value| Value::Array(vec![value; count]);
+    let unknown: serde_json::Map<String, Value> =
+        (0..50_000).map(|index| (format!("x{index}"), json!(1))).collect();
+    let wide: serde_json::Map<String, Value> = (0..5_000)
+        .map(|index| (format!("{}é", "p".repeat(1 + index % 60)), refers("Odd")))
+        .collect();
+    let equal: serde_json::Map<String, Value> = ('\u{4e00}'..'\u{6e00}')
+        .map(|letter| (letter.to_string(), json!({})))
+        .collect();
+    let required: Vec<Value> = equal.keys().map(|name| json!(name)).collect();
+    let methods: serde_json::Map<String, Value> = ["delete", "patch", "post", "put"]
+        .into_iter()
+        .zip(["Odd", "Wide", "Equal", "Choice"])
+        .map(|(method, schema)| {
+            let operation = json!({
+                "operationId": "x".repeat(100_000), "summary": "y".repeat(100_000), "servers": [{"url": "z".repeat(100_000)}],
+                "requestBody": {"content": {"application/json": {"schema": refers(schema)}}},
+            });
+            (method.to_owned(), operation)
+        })
+        .collect();
+    let paths: serde_json::Map<String, Value> = (0..25)
+        .map(|index| {
+            (
+                format!("/p{index}"),
+                json!({"$ref": "#/components/pathItems/Shared"}),
+            )
+        })
+        .collect();
+    let document = json!({"openapi": "3.1.0", "paths": paths, "components": {
+        "pathItems": {"Shared": methods},
+        "schemas": {
+            "Odd": Value::Object(unknown),
+            "Wide": {"type": "object", "properties": wide},
+            "Equal": {"type": "object", "properties": equal, "required": required},
+            "Choice": {"type": "object", "properties": {"a": {"enum": many(50_000, json!("v")), "type": many(50_000, json!("t"))}}, "oneOf": many(5_000, refers("Wide"))},
+        },
+    }});
+    let began = Instant::now();
+    let result = parse(document.to_string().as_bytes(), &ParseOptions::default());
+    assert!(began.elapsed() < Duration::from_secs(30), "{:?}", began.elapsed());
+    assert_eq!(result.unwrap().operations.len(), 100);
+}
+
+#[test]
+fn a_schema_that_would_fill_a_models_context_is_told_with_definitions() {
+    let part = json!({"type": "object", "properties": (0..20).map(|index| (format!("p{index}"), json!({"type": "string", "description": "d".repeat(400)}))).collect::<serde_json::Map<_, _>>()});
+    let uses: serde_json::Map<String, Value> = (0..20)
+        .map(|index| (format!("use{index}"), refers("Part")))
+        .collect();
+    let document = with_schemas(
+        json!({"type": "object", "properties": uses}),
+        json!({"Part": part}),
+    );
+    let arguments = json!({"use7": {"p3": "x"}});
+    let (read, checked) = bounded(&document, &arguments);
+    assert_eq!(checked, Ok(()));
+    let schema = &operation(&read, "add").input_schema;
+    assert_eq!(schema["properties"]["use7"], json!({"$ref": "#/$defs/Part"}));
+    assert!(schema.to_string().len() < 8_000);
+    assert!(bounded(&document, &json!({"use7": {"p3": 5}})).1.is_err());
+}
+
 /// A schema whose references lead anywhere among the definitions.
 fn schema(count: usize) -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
