@@ -2,16 +2,27 @@
 
 mod bootstrap;
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    net::SocketAddr,
+    path::PathBuf,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
 use mainstay_store::kube::KubeStore;
 use mainstay_telemetry::{clock::SharedClock, metrics::Metrics, random::SharedRandom};
+use secrecy::SecretString;
 use tokio::sync::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard, Semaphore};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    aftermath::Aftermath, authorization::Authorizer, logs::LogSource, measure::Measures, registry::Registry,
+    aftermath::Aftermath,
+    authorization::Authorizer,
+    logs::LogSource,
+    measure::Measures,
+    registry::Registry,
     status::ApiError,
+    tokens::{KeyError, SigningKey},
 };
 
 /// What bounds the server. Requirement KA-008.
@@ -66,6 +77,9 @@ pub struct ApiOptions {
     pub random: SharedRandom,
     /// Where the server's figures are registered, and what `/metrics` shows.
     pub metrics: Metrics,
+    /// Where the key that signs tokens is kept, with mode 0600; made at the first start. Without a directory there is a
+    /// key for the life of the process, and its tokens end with it. Requirement KA-040.
+    pub keys: Option<PathBuf>,
     /// Where `pods/log` reads; without one a log request is answered with 404.
     pub logs: Option<Arc<dyn LogSource>>,
     /// Bounds.
@@ -73,13 +87,14 @@ pub struct ApiOptions {
 }
 
 impl ApiOptions {
-    /// The usual bounds, fresh metrics and no log source.
+    /// The usual bounds, fresh metrics, keys that are not kept, and no log source.
     pub fn new(store: KubeStore, clock: SharedClock, random: SharedRandom) -> Self {
         Self {
             store,
             clock,
             random,
             metrics: Metrics::new(),
+            keys: None,
             logs: None,
             limits: Limits::default(),
         }
@@ -99,7 +114,10 @@ pub enum OpenError {
         /// What is wrong with it.
         source: serde_json::Error,
     },
-    /// A namespace that is always there could not be made.
+    /// The key that signs tokens cannot be made or read.
+    #[error(transparent)]
+    Key(#[from] KeyError),
+    /// An object that is always there could not be made.
     #[error("cannot create the {kind} {name:?}: {source}")]
     Bootstrap {
         /// The kind of the object.
@@ -122,6 +140,11 @@ struct Inner {
     aftermath: Aftermath,
     measures: Measures,
     authorizer: Authorizer,
+    signing_key: SigningKey,
+    /// The token of the owner, once a socket is served.
+    admin_token: OnceLock<SecretString>,
+    /// Where a socket is served.
+    address: OnceLock<SocketAddr>,
     /// Held shared while an object is created, alone while a namespace is found empty and removed: an async lock,
     /// because both sides wait for the store while they hold it.
     namespace_gate: RwLock<()>,
@@ -162,10 +185,18 @@ impl Api {
             clock,
             random,
             metrics,
+            keys,
             logs,
             limits,
         } = options;
+        let signing_key = match &keys {
+            Some(directory) => SigningKey::load_or_make(directory)?,
+            None => SigningKey::ephemeral()?,
+        };
         let inner = Inner {
+            signing_key,
+            admin_token: OnceLock::new(),
+            address: OnceLock::new(),
             registry: Registry::new(),
             aftermath: Aftermath::new(Arc::clone(&clock)),
             measures: Measures::new(&metrics),
@@ -210,6 +241,25 @@ impl Api {
 
     pub(crate) fn measures(&self) -> &Measures {
         &self.inner.measures
+    }
+
+    pub(crate) fn signing_key(&self) -> &SigningKey {
+        &self.inner.signing_key
+    }
+
+    pub(crate) fn admin_token(&self) -> Option<&SecretString> {
+        self.inner.admin_token.get()
+    }
+
+    /// The address of the socket; `None` until one is served.
+    pub(crate) fn address(&self) -> Option<SocketAddr> {
+        self.inner.address.get().copied()
+    }
+
+    /// Notes the socket that is served, and the token of the owner. The first socket is the one that is told to others.
+    pub(crate) fn serves_at(&self, address: SocketAddr, token: &SecretString) {
+        self.inner.address.get_or_init(|| address);
+        self.inner.admin_token.get_or_init(|| token.clone());
     }
 
     pub(crate) fn authorizer(&self) -> &Authorizer {

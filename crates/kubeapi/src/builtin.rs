@@ -1,6 +1,7 @@
 //! The kinds that are served: the built-in ones, read from `data/kinds.json` and the published definitions, and those of
 //! custom resource definitions beside them. Requirements KA-010, KA-012.
 
+pub(crate) mod conversion;
 pub(crate) mod definitions;
 mod kind;
 mod kinds;

@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use mainstay_store::kube::{Change, CommitError, Expect, Key};
+use mainstay_store::kube::{Body, Change, CommitError, Expect, Key};
 use serde_json::{Value, json};
 use tokio::task::JoinError;
 
 use crate::{
     api::Api,
+    builtin::conversion,
     custom::DEFINITIONS,
     object,
     status::{ApiError, ApiResult, Reason},
@@ -31,13 +32,21 @@ pub(crate) fn key(storage_resource: &str, namespace: &str, name: &str) -> Key {
     }
 }
 
+/// Encodes an object in the form in which it is stored.
+fn encode(object: &Value) -> Body {
+    match conversion::to_stored(object) {
+        Some(stored) => object::encode(&stored),
+        None => object::encode(object),
+    }
+}
+
 impl Api {
     // The callers run in tasks of their own: a client that goes away drops its request, and what follows from a commit
     // that is under way must be noted all the same.
 
     /// Stores `object` if the stored state is still what `expect` says, and sets its `resourceVersion`.
     pub(crate) async fn put(&self, key: Key, object: &mut Value, expect: Expect) -> ApiResult<Committed> {
-        let body = object::encode(object);
+        let body = encode(object);
         let limit = self.limits().object_bytes;
         if body.bytes.len() > limit {
             return Err(ApiError::new(
@@ -58,7 +67,7 @@ impl Api {
         let change = Change::Delete {
             key: key.clone(),
             expect: revision,
-            last: object::encode(object),
+            last: encode(object),
         };
         self.finish(change, key, object, true).await
     }

@@ -5,6 +5,8 @@
 
 use std::collections::BTreeMap;
 
+use serde_json::{Value, json};
+
 use crate::names;
 
 /// The group every authenticated identity is in.
@@ -63,6 +65,23 @@ impl Identity {
     /// Whether it may do everything, whatever roles there are.
     pub(crate) fn is_master(&self) -> bool {
         self.groups.iter().any(|group| group == MASTERS)
+    }
+
+    /// As `authentication.k8s.io/v1.UserInfo`.
+    pub(crate) fn to_user_info(&self) -> Value {
+        let mut info = json!({"username": self.username});
+        if let Some(fields) = info.as_object_mut() {
+            if !self.uid.is_empty() {
+                fields.insert("uid".to_owned(), json!(self.uid));
+            }
+            if !self.groups.is_empty() {
+                fields.insert("groups".to_owned(), json!(self.groups));
+            }
+            if !self.extra.is_empty() {
+                fields.insert("extra".to_owned(), json!(self.extra));
+            }
+        }
+        info
     }
 
     fn of(username: &str, groups: &[&str]) -> Self {

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 
 use crate::{
-    builtin::KindInfo,
+    builtin::{KindInfo, conversion},
     registry::Snapshot,
     schema,
     status::{ApiError, ApiResult, Reason},
@@ -67,6 +67,7 @@ impl View {
             )
         })?;
         if !self.is_current(stored, revision) {
+            conversion::from_stored(&mut object, &self.api_version);
             if let Some(fields) = object.as_object_mut() {
                 fields.insert("apiVersion".to_owned(), json!(self.api_version));
                 fields.insert("kind".to_owned(), json!(self.kind.kind));

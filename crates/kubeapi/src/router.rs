@@ -2,6 +2,7 @@
 
 mod dispatch;
 mod documents;
+mod reviews;
 mod subresources;
 mod writes;
 

@@ -3,7 +3,6 @@
 mod authenticate;
 mod certificates;
 mod credentials;
-mod files;
 mod kubeconfig;
 
 use std::{io, net::SocketAddr, path::PathBuf, time::Duration};
@@ -103,7 +102,8 @@ impl Api {
         let certificates = certificates::load_or_make(&directory, bound.ip(), self.clock().now())?;
         let token = credentials::load_or_make(&directory)?;
         let kubeconfig = kubeconfig::write(&kubeconfig, bound, &certificates.authority_pem, &token)?;
-        let router = authenticate::layer(self.router(), token.clone());
+        self.serves_at(bound, &token);
+        let router = authenticate::layer(self.router(), self.clone());
 
         let handle: Handle<SocketAddr> = Handle::new();
         let mut server =

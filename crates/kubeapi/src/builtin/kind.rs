@@ -265,7 +265,7 @@ impl KindData {
             .collect();
         KindInfo {
             list_kind: format!("{}List", self.kind),
-            strategy: Strategy::of(&storage_resource),
+            strategy: Strategy::of(&format!("{}/{}", self.group, self.plural)),
             storage_version: self.version.clone(),
             storage_resource,
             node,

@@ -49,10 +49,10 @@ impl Strategy {
         }
     }
 
-    /// The strategy of the kind stored as `GROUP/PLURAL`.
-    pub fn of(storage_resource: &str) -> Self {
+    /// The strategy of the kind `GROUP/PLURAL`.
+    pub fn of(resource: &str) -> Self {
         let empty = Self::none();
-        match storage_resource {
+        match resource {
             "/configmaps" => Self {
                 validate: configuration::validate_config_map,
                 ..empty
@@ -80,6 +80,11 @@ impl Strategy {
             "/events" => Self {
                 default: events::default,
                 validate: events::validate,
+                ..empty
+            },
+            "events.k8s.io/events" => Self {
+                default: events::default_view,
+                validate: events::validate_view,
                 ..empty
             },
             "/pods" => Self {

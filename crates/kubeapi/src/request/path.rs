@@ -31,6 +31,10 @@ pub(crate) enum Document {
     OpenApiThreeIndex,
     /// `/openapi/v3/…`: what follows, for example `apis/apps/v1`
     OpenApiThree(String),
+    /// `/.well-known/openid-configuration`
+    OpenIdConfiguration,
+    /// `/openid/v1/jwks`
+    OpenIdKeys,
     /// `/version`
     Version,
     /// `/healthz`, `/livez`, `/readyz` and one check below them
@@ -80,6 +84,8 @@ pub(crate) fn locate(path: &str) -> Location {
         ["openapi", "v2"] => Location::Document(Document::OpenApiTwo),
         ["openapi", "v3"] => Location::Document(Document::OpenApiThreeIndex),
         ["openapi", "v3", rest @ ..] => Location::Document(Document::OpenApiThree(rest.join("/"))),
+        [".well-known", "openid-configuration"] => Location::Document(Document::OpenIdConfiguration),
+        ["openid", "v1", "jwks"] => Location::Document(Document::OpenIdKeys),
         ["version"] => Location::Document(Document::Version),
         ["metrics"] => Location::Document(Document::Metrics),
         [endpoint @ ("healthz" | "livez" | "readyz")] => Location::Document(Document::Health {

@@ -150,6 +150,9 @@ impl Api {
         if !call.kind.verbs.iter().any(|verb| verb == call.verb.as_str()) {
             return Err(not_allowed());
         }
+        if super::reviews::is_review(&call.kind.storage_resource) {
+            return self.review(call, request).await;
+        }
         let headers = request.headers();
         match call.verb {
             Verb::Get => {

@@ -42,6 +42,12 @@ impl Api {
             Document::OpenApiTwo => self.openapi_two(&kinds, request),
             Document::OpenApiThreeIndex => Ok(Answer::ok(&openapi::index(&kinds))),
             Document::OpenApiThree(path) => found(openapi::document(&kinds, path)),
+            Document::OpenIdConfiguration => Ok(Answer::ok(&self.openid_configuration())),
+            Document::OpenIdKeys => {
+                let mut answer = Answer::ok(&self.openid_keys());
+                answer.content_type = HeaderValue::from_static("application/jwk-set+json");
+                Ok(answer)
+            }
             Document::Version => Ok(Answer::ok(&version())),
             Document::Health { endpoint, check } => Ok(self.health(request, endpoint, check.as_deref())),
             Document::Metrics => {
@@ -153,11 +159,13 @@ fn paths(kinds: &crate::builtin::Kinds) -> Vec<String> {
         }
     }
     for path in [
+        "/.well-known/openid-configuration",
         "/healthz",
         "/livez",
         "/metrics",
         "/openapi/v2",
         "/openapi/v3",
+        "/openid/v1/jwks",
         "/readyz",
         "/version",
     ] {

@@ -1,21 +1,40 @@
-//! Subresources: `status`, `scale`, `finalize`, and of Pods `log`, `binding` and `eviction`.
+//! Subresources: `status`, `scale`, `finalize`, the `token` of ServiceAccounts, and of Pods `log`, `binding` and `eviction`.
 //! Requirements KA-010, KA-012, KA-021.
 
 mod pod;
 mod scale;
 
 use axum::extract::Request;
+use http::StatusCode;
+use serde_json::Value;
 
-use super::dispatch::{Call, no_such_resource, not_allowed};
+use super::{
+    dispatch::{Call, no_such_resource, not_allowed},
+    read_body,
+    writes::decode,
+};
 use crate::{
     answer::Answer,
     api::Api,
-    negotiation::{Form, accepted_form},
+    negotiation::{Form, accepted_form, body_format},
     request::Verb,
     status::ApiResult,
 };
 
 impl Api {
+    /// Answers a request for a token of a ServiceAccount. Requirement KA-040.
+    async fn account_token(&self, call: &Call, request: Request) -> ApiResult<Answer> {
+        let format = body_format(request.headers(), false)?;
+        let body = read_body(self, request).await?;
+        let asked = if body.is_empty() {
+            Value::Null
+        } else {
+            decode(&body, format)?.value
+        };
+        let answer = self.request_token(call.namespace(), call.name(), asked)?;
+        Ok(Answer::json(StatusCode::CREATED, &answer))
+    }
+
     pub(super) async fn subresource(&self, call: &Call, request: Request) -> ApiResult<Answer> {
         match (
             call.kind.storage_resource.as_str(),
@@ -37,6 +56,10 @@ impl Api {
             ("/pods", "log") if call.verb == Verb::Get => self.pod_log(call).await,
             ("/pods", "binding") if call.verb == Verb::Create => self.pod_binding(call, request).await,
             ("/pods", "eviction") if call.verb == Verb::Create => self.pod_eviction(call, request).await,
+            ("/serviceaccounts", "token") if call.verb == Verb::Create => {
+                self.account_token(call, request).await
+            }
+            ("/serviceaccounts", "token") => Err(not_allowed()),
             ("/pods", "log" | "binding" | "eviction") => Err(not_allowed()),
             _ => Err(no_such_resource()),
         }

@@ -148,7 +148,7 @@ pub fn field_value(kind: &str, object: &Value, field: &str) -> String {
         .into_iter()
         .find(|value| !value.is_empty())
         .unwrap_or_default(),
-        ("Event", "reportingComponent") => reporting_controller(object),
+        ("Event", "reportingComponent" | "reportingController") => reporting_controller(object),
         ("Job", "status.successful") => {
             let succeeded = text("status.succeeded");
             if succeeded.is_empty() {

@@ -1,7 +1,5 @@
 //! From a bearer token to an identity. Requirements KA-040, KA-042.
 
-use std::sync::Arc;
-
 use axum::{
     Router,
     extract::{Request, State},
@@ -9,28 +7,35 @@ use axum::{
     response::Response,
 };
 use http::header;
-use secrecy::{ExposeSecret as _, SecretString};
-use subtle::ConstantTimeEq as _;
 
 use crate::{
     answer::Answer,
+    api::Api,
     identity::Identity,
     status::{ApiError, Reason},
+    tokens::ISSUER,
 };
 
 /// Puts the identity of each request into its extensions, whatever was there before.
-pub(super) fn layer(router: Router, token: SecretString) -> Router {
-    router.layer(middleware::from_fn_with_state(Arc::new(token), authenticate))
+pub(super) fn layer(router: Router, api: Api) -> Router {
+    router.layer(middleware::from_fn_with_state(api, authenticate))
 }
 
-async fn authenticate(State(token): State<Arc<SecretString>>, mut request: Request, next: Next) -> Response {
+async fn authenticate(State(api): State<Api>, mut request: Request, next: Next) -> Response {
     let identity = match presented(&request) {
-        Presented::Nothing => Identity::anonymous(),
-        Presented::Bearer(presented) if is_same(presented, token.expose_secret()) => Identity::admin(),
-        // A wrong credential is refused, not taken for none.
-        Presented::Bearer(_) | Presented::Other => {
-            return Answer::refusal(&ApiError::new(Reason::Unauthorized, "Unauthorized")).into_response();
-        }
+        Presented::Nothing => Some(Identity::anonymous()),
+        Presented::Bearer(token) => match api.authenticate(token, &[ISSUER.to_owned()]) {
+            Ok(authenticated) => Some(authenticated.identity),
+            Err(error) => {
+                tracing::debug!(%error, "a request was not authenticated");
+                None
+            }
+        },
+        Presented::Other => None,
+    };
+    // A wrong credential is refused, not taken for none.
+    let Some(identity) = identity else {
+        return Answer::refusal(&ApiError::new(Reason::Unauthorized, "Unauthorized")).into_response();
     };
     request.extensions_mut().insert(identity);
     // Nothing behind this needs the credential, and what is not there is not logged.
@@ -52,9 +57,4 @@ fn presented(request: &Request) -> Presented<'_> {
         Some((scheme, token)) if scheme.eq_ignore_ascii_case("bearer") => Presented::Bearer(token.trim()),
         _ => Presented::Other,
     }
-}
-
-/// Takes the same time whatever the token differs in.
-fn is_same(presented: &str, token: &str) -> bool {
-    presented.as_bytes().ct_eq(token.as_bytes()).into()
 }

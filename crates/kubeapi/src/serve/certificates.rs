@@ -18,7 +18,7 @@ use rustls::{
     pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject as _},
 };
 
-use super::files;
+use crate::files;
 
 /// How long certificates are valid.
 const VALID: SignedDuration = SignedDuration::from_hours(10 * 365 * 24);

@@ -9,7 +9,7 @@ use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use ring::rand::{SecureRandom as _, SystemRandom};
 use secrecy::{ExposeSecret as _, SecretString};
 
-use super::files;
+use crate::files;
 
 /// 256 bits, which no one guesses.
 const TOKEN_BYTES: usize = 32;

@@ -10,7 +10,7 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::json;
 
-use super::files;
+use crate::files;
 
 /// The name of the cluster, the user and the context.
 const NAME: &str = "mainstay";

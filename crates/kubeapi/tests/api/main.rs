@@ -9,4 +9,5 @@ mod listing;
 mod objects;
 mod pods;
 mod serving;
+mod tokens;
 mod watching;

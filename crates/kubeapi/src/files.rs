@@ -8,12 +8,12 @@ use std::{
 };
 
 /// Makes a directory, and what is above it, with mode 0700.
-pub(super) fn private_directory(path: &Path) -> io::Result<()> {
+pub(crate) fn private_directory(path: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(path)
 }
 
 /// Writes a file with mode 0600 such that a reader, or a crash, never meets half of it.
-pub(super) fn write_private(path: &Path, content: &[u8]) -> io::Result<()> {
+pub(crate) fn write_private(path: &Path, content: &[u8]) -> io::Result<()> {
     let mut name = path.file_name().unwrap_or_default().to_os_string();
     name.push(".new");
     let temporary = path.with_file_name(name);
@@ -34,7 +34,7 @@ pub(super) fn write_private(path: &Path, content: &[u8]) -> io::Result<()> {
 }
 
 /// The content of a file; `None` when there is none.
-pub(super) fn read_if_there(path: &Path) -> io::Result<Option<String>> {
+pub(crate) fn read_if_there(path: &Path) -> io::Result<Option<String>> {
     match fs::read_to_string(path) {
         Ok(text) => Ok(Some(text)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
