@@ -94,15 +94,19 @@ impl Controller {
     }
 
     /// Adds the finalizer, or removes it from an agent that is being deleted: what was generated goes with its owner
-    /// (OM-250). Returns whether the agent is to be reconciled.
-    async fn finalize(&self, agent: &AgentRuntime, api: &Api<AgentRuntime>) -> Result<bool, ReconcileError> {
+    /// (OM-250). Returns the agent when it is to be reconciled.
+    async fn finalize(
+        &self,
+        agent: &AgentRuntime,
+        api: &Api<AgentRuntime>,
+    ) -> Result<Option<AgentRuntime>, ReconcileError> {
         let present = agent
             .finalizers()
             .iter()
             .any(|finalizer| finalizer == AGENT_FINALIZER);
         let deleting = agent.metadata.deletion_timestamp.is_some();
         if present != deleting {
-            return Ok(!deleting);
+            return Ok((!deleting).then(|| agent.clone()));
         }
         let mut finalizers = agent.finalizers().to_vec();
         if deleting {
@@ -118,8 +122,9 @@ impl Controller {
             .patch(&agent.name_any(), &status::parameters(), &Patch::Merge(&patch))
             .await
         {
-            Ok(_) => Ok(!deleting),
-            Err(error) if is_not_found(&error) => Ok(false),
+            Ok(patched) => Ok((!deleting).then_some(patched)),
+            Err(error) if is_not_found(&error) => Ok(None),
+            // A conflict is tried again: what raised the version may be our own status write, which wakes nobody.
             Err(error) => Err(ReconcileError::api(format!(
                 "finalize AgentRuntime {}",
                 agent.name_any()
@@ -153,9 +158,9 @@ impl Reconciler<AgentRuntime> for Controller {
         let namespace = agent.namespace().unwrap_or_default();
         let api: Api<AgentRuntime> = Api::namespaced(self.client.clone(), &namespace);
         self.dependencies.forget(&named(&agent.name_any(), &namespace));
-        if !self.finalize(agent, &api).await? {
+        let Some(agent) = &self.finalize(agent, &api).await? else {
             return Ok(Next::AwaitChange);
-        }
+        };
         let mut report = Report::new(
             agent,
             self.options.clock.now(),
@@ -181,7 +186,6 @@ impl Reconciler<AgentRuntime> for Controller {
         };
         if write {
             let (new, notices) = report.finish();
-            // The finalizer's write has raised the version; the status write notices that and reads again.
             if status::write(&api, agent, &new).await? {
                 self.publish(agent, notices).await;
             }

@@ -24,7 +24,7 @@ use crate::{
     events::Publisher,
     options::ControllersOptions,
     status,
-    work::{Change, Next, Reconciler, Seen, Work, matching, reference},
+    work::{Change, Next, Reconciler, Revision, Seen, Work, matching, reference},
 };
 
 /// The content of a ConfigMap's `pack.json`, whichever way it is stored.
@@ -193,6 +193,7 @@ pub(crate) async fn run(client: Client, options: ControllersOptions, cancellatio
     // writes do not, or each would wake all.
     let store = work.store();
     let mut standings: Seen<Standing> = Seen::new();
+    let mut revisions = Seen::new();
     work.own(move |guarded, change| {
         let standing = match (&guarded.0, change) {
             (Ok(pack), Change::Applied) => Some(Standing {
@@ -202,10 +203,13 @@ pub(crate) async fn run(client: Client, options: ControllersOptions, cancellatio
             }),
             _ => None,
         };
-        let mut references = vec![reference(guarded)];
-        if standings.changed(guarded, standing)
-            && let Ok(pack) = &guarded.0
-        {
+        let revised = revisions.changed(guarded, Revision::of(guarded, change));
+        let standing_changed = standings.changed(guarded, standing);
+        let mut references = Vec::new();
+        if revised || standing_changed {
+            references.push(reference(guarded));
+        }
+        if standing_changed && let Ok(pack) = &guarded.0 {
             references.extend(matching(
                 &store,
                 guarded.meta().namespace.as_deref(),

@@ -16,7 +16,7 @@ use crate::{
     events::Publisher,
     options::ControllersOptions,
     status,
-    work::{Change, Guarded, Next, Reconciler, Seen, Work, matching, reference},
+    work::{Next, Reconciler, Revision, Seen, Work, matching, reference},
 };
 
 /// Time between two checks of an endpoint that cannot be reached (OM-349).
@@ -135,28 +135,6 @@ impl Reconciler<Provider> for Controller {
     }
 }
 
-/// What a reconcile depends on of the object itself. The annotation that names a scenario is not part of the spec, so
-/// the generation does not tell all; and a status write alone must not repeat the health check.
-#[derive(Clone, PartialEq)]
-struct Version {
-    generation: Option<i64>,
-    uid: Option<String>,
-    scenario: Option<String>,
-    deleting: bool,
-}
-
-impl Version {
-    fn of(provider: &Guarded<Provider>) -> Version {
-        let meta = provider.meta();
-        Version {
-            generation: meta.generation,
-            uid: meta.uid.clone(),
-            scenario: provider.annotations().get(names::SCENARIO_ANNOTATION).cloned(),
-            deleting: meta.deletion_timestamp.is_some(),
-        }
-    }
-}
-
 /// Whether a provider reads a Secret.
 fn reads_secret(provider: &Provider, name: &str) -> bool {
     let credential = provider
@@ -178,10 +156,10 @@ fn reads_secret(provider: &Provider, name: &str) -> bool {
 /// Runs until cancelled.
 pub(crate) async fn run(client: Client, options: ControllersOptions, cancellation: CancellationToken) {
     let mut work: Work<Provider> = Work::new("provider-controller", client.clone(), cancellation);
-    let mut versions = Seen::new();
+    // The annotation that names a scenario counts; a status write must not repeat the health check.
+    let mut revisions = Seen::new();
     work.own(move |provider, change| {
-        let version = (change == Change::Applied).then(|| Version::of(provider));
-        if versions.changed(provider, version) {
+        if revisions.changed(provider, Revision::of(provider, change)) {
             vec![reference(provider)]
         } else {
             Vec::new()

@@ -18,7 +18,7 @@ use crate::{
     options::ControllersOptions,
     presence::Presence,
     status,
-    work::{Next, Reconciler, Work, reference},
+    work::{Next, Reconciler, Revision, Seen, Work, reference},
 };
 
 /// A policy as the broker takes it: no metadata, no status, no Kubernetes types.
@@ -201,7 +201,14 @@ pub(crate) async fn run(
         }
         let round = cancellation.child_token();
         let mut work: Work<ToolPolicy> = Work::new("tool-policy-controller", client.clone(), round.clone());
-        work.own(|policy, _| vec![reference(policy)]);
+        let mut revisions = Seen::new();
+        work.own(move |policy, change| {
+            if revisions.changed(policy, Revision::of(policy, change)) {
+                vec![reference(policy)]
+            } else {
+                Vec::new()
+            }
+        });
         let controller = Controller {
             client: client.clone(),
             publisher: Publisher::new(

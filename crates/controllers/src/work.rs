@@ -437,6 +437,30 @@ impl<Value: PartialEq + Clone> Seen<Value> {
     }
 }
 
+/// What of an object is not its status: a change of anything else is a controller's own write, which need not wake it.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Revision {
+    generation: Option<i64>,
+    uid: Option<String>,
+    deleting: bool,
+    finalizers: Option<Vec<String>>,
+    annotations: Option<std::collections::BTreeMap<String, String>>,
+}
+
+impl Revision {
+    /// The revision of an object, `None` for a deleted one.
+    pub(crate) fn of<K: Watched>(object: &Guarded<K>, change: Change) -> Option<Revision> {
+        let meta = object.meta();
+        (change == Change::Applied).then(|| Revision {
+            generation: meta.generation,
+            uid: meta.uid.clone(),
+            deleting: meta.deletion_timestamp.is_some(),
+            finalizers: meta.finalizers.clone(),
+            annotations: meta.annotations.clone(),
+        })
+    }
+}
+
 /// A hashable pair of kind and name, in one namespace.
 pub(crate) type Dependency = (&'static str, String);
 

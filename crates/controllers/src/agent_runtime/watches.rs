@@ -20,7 +20,9 @@ use super::{
 use crate::{
     events::Publisher,
     options::ControllersOptions,
-    work::{Change, Dependencies, Guarded, Reference, Seen, Watched, Work, matching, named, reference},
+    work::{
+        Change, Dependencies, Guarded, Reference, Revision, Seen, Watched, Work, matching, named, reference,
+    },
 };
 
 type Agents = Store<Guarded<AgentRuntime>>;
@@ -30,12 +32,17 @@ pub(crate) async fn run(client: Client, options: ControllersOptions, cancellatio
     let mut work: Work<AgentRuntime> = Work::new("agent-runtime-controller", client.clone(), cancellation);
     let dependencies = Arc::new(Dependencies::new());
     let forgetting = Arc::clone(&dependencies);
+    let mut revisions = Seen::new();
     work.own(move |agent, change| {
         let key = reference(agent);
         if change == Change::Deleted {
             forgetting.forget(&key);
         }
-        vec![key]
+        if revisions.changed(agent, Revision::of(agent, change)) {
+            vec![key]
+        } else {
+            Vec::new()
+        }
     });
     references(&mut work);
     children(&mut work, &dependencies);
