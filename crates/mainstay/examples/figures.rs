@@ -2,6 +2,7 @@
 //! `cargo run --profile laptop -p mainstay --example figures -- bin/mainstay`.
 //!
 //! Everything runs in a temporary world on free loopback ports, and is stopped again.
+#![allow(clippy::print_stdout, reason = "a program whose output is a table")]
 
 use std::{
     io::{BufRead, BufReader},
@@ -24,7 +25,11 @@ const CHUNK_DELAY: Duration = Duration::from_millis(20);
 
 #[tokio::main]
 async fn main() -> Result<()> {
-    let binary = PathBuf::from(std::env::args().nth(1).unwrap_or_else(|| "bin/mainstay".to_owned()));
+    let binary = PathBuf::from(
+        std::env::args()
+            .nth(1)
+            .unwrap_or_else(|| "bin/mainstay".to_owned()),
+    );
     let world = tempfile::tempdir()?;
     let mut rows = Vec::new();
 
@@ -45,24 +50,40 @@ async fn main() -> Result<()> {
         again.push(took);
         server.stop()?;
     }
-    rows.push(row("process start to agent Running, data of an earlier run", &again));
+    rows.push(row(
+        "process start to agent Running, data of an earlier run",
+        &again,
+    ));
 
     let (server, _) = start(&binary, &data)?;
     let endpoints: Value = serde_json::from_slice(&std::fs::read(data.join("endpoints.json"))?)?;
     tokio::time::sleep(Duration::from_secs(3)).await;
     let idle = resident(server.child.id())?;
     let (plain, plain_raw) = turns(&endpoints, "hello", TURNS).await?;
-    rows.push(row("turn of one model call: added to the model's own delays", &plain));
+    rows.push(row(
+        "turn of one model call: added to the model's own delays",
+        &plain,
+    ));
     rows.push(row("  of it before the first piece of text", &plain_raw));
     let (tool, _) = turns(&endpoints, "Where is order 1017?", TURNS).await?;
-    rows.push(row("turn with a tool call (two model calls, policy, HTTP): added", &tool));
+    rows.push(row(
+        "turn with a tool call (two model calls, policy, HTTP): added",
+        &tool,
+    ));
     let after = resident(server.child.id())?;
     server.stop()?;
 
     println!("| figure | min | median | p99 | max |\n|---|---|---|---|---|");
     rows.iter().for_each(|row| println!("{row}"));
-    println!("| resident memory, idle with the help desk | | {:.1} MiB | | |", mebibytes(idle));
-    println!("| resident memory after {} turns | | {:.1} MiB | | |", 2 * TURNS, mebibytes(after));
+    println!(
+        "| resident memory, idle with the help desk | | {:.1} MiB | | |",
+        mebibytes(idle)
+    );
+    println!(
+        "| resident memory after {} turns | | {:.1} MiB | | |",
+        2 * TURNS,
+        mebibytes(after)
+    );
     Ok(())
 }
 
@@ -88,7 +109,14 @@ impl Server {
 fn start(binary: &Path, data: &Path) -> Result<(Server, Duration)> {
     let began = Instant::now();
     let mut child = Command::new(binary)
-        .args(["up", "--listen", "127.0.0.1:0", "--kube-listen", "127.0.0.1:0", "--data"])
+        .args([
+            "up",
+            "--listen",
+            "127.0.0.1:0",
+            "--kube-listen",
+            "127.0.0.1:0",
+            "--data",
+        ])
         .arg(data)
         .arg("examples/helpdesk")
         .stdout(Stdio::null())
@@ -111,28 +139,46 @@ fn start(binary: &Path, data: &Path) -> Result<(Server, Duration)> {
 /// Resident memory of a process, in KiB.
 fn resident(pid: u32) -> Result<u64> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
-    let line = status.lines().find(|line| line.starts_with("VmRSS:")).context("no VmRSS")?;
-    line.split_whitespace().nth(1).and_then(|text| text.parse().ok()).context("VmRSS is no number")
+    let line = status
+        .lines()
+        .find(|line| line.starts_with("VmRSS:"))
+        .context("no VmRSS")?;
+    line.split_whitespace()
+        .nth(1)
+        .and_then(|text| text.parse().ok())
+        .context("VmRSS is no number")
 }
 
 /// Times turns over one connection. The ideal of a turn is the scenario's delay for each piece of text; what is beyond is
 /// what we add.
 async fn turns(endpoints: &Value, message: &str, count: usize) -> Result<(Vec<Duration>, Vec<Duration>)> {
     let text = |field: &str| endpoints.get(field).and_then(Value::as_str).unwrap_or_default();
-    let url = format!("{}/agents/default/helpdesk/ws", text("http").replacen("http", "ws", 1));
+    let url = format!(
+        "{}/agents/default/helpdesk/ws",
+        text("http").replacen("http", "ws", 1)
+    );
     let mut request = url.into_client_request()?;
-    request.headers_mut().insert("authorization", format!("Bearer {}", text("token")).parse()?);
+    request
+        .headers_mut()
+        .insert("authorization", format!("Bearer {}", text("token")).parse()?);
     let (mut socket, _) = connect_async(request).await?;
     let mut added = Vec::new();
     let mut first = Vec::new();
     // The first turns warm up connections and are not counted.
     for number in 0..count + 5 {
         let began = Instant::now();
-        socket.send(Message::text(json!({ "type": "message", "content": message }).to_string())).await.ok();
+        socket
+            .send(Message::text(
+                json!({ "type": "message", "content": message }).to_string(),
+            ))
+            .await
+            .ok();
         let mut pieces = 0_u32;
         let mut first_piece = None;
         loop {
-            let Some(frame) = socket.next().await else { bail!("the connection closed") };
+            let Some(frame) = socket.next().await else {
+                bail!("the connection closed")
+            };
             let Message::Text(frame) = frame? else { continue };
             let frame: Value = serde_json::from_str(&frame)?;
             match frame.get("type").and_then(Value::as_str) {
@@ -161,5 +207,11 @@ fn row(name: &str, times: &[Duration]) -> String {
         let millis = sorted.get(index).copied().unwrap_or_default().as_secs_f64() * 1_000.0;
         format!("{millis:.1} ms")
     };
-    format!("| {name} | {} | {} | {} | {} |", at(0.0), at(0.5), at(0.99), at(1.0))
+    format!(
+        "| {name} | {} | {} | {} | {} |",
+        at(0.0),
+        at(0.5),
+        at(0.99),
+        at(1.0)
+    )
 }

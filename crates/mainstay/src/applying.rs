@@ -56,7 +56,10 @@ pub(crate) async fn apply(
     manifests: &[Manifest],
     options: &ApplyOptions,
 ) -> (Vec<Applied>, usize) {
-    let mut kinds = Kinds { client, known: BTreeMap::new() };
+    let mut kinds = Kinds {
+        client,
+        known: BTreeMap::new(),
+    };
     let mut applied = Vec::new();
     let mut refused = 0;
     for manifest in manifests {
@@ -101,7 +104,10 @@ impl Kinds<'_> {
                     return Err(Failure::new(format!("{}: {}", manifest.place(""), cause(&error))));
                 }
             };
-            let defined_here = self.known.keys().any(|(_, kind)| kind == "CustomResourceDefinition");
+            let defined_here = self
+                .known
+                .keys()
+                .any(|(_, kind)| kind == "CustomResourceDefinition");
             if !defined_here || tokio::time::Instant::now() + pause > ends {
                 return Err(failure);
             }
@@ -122,7 +128,10 @@ fn unknown_kind(manifest: &Manifest) -> Failure {
 }
 
 fn group_version_kind(manifest: &Manifest) -> GroupVersionKind {
-    let (group, version) = manifest.api_version().split_once('/').unwrap_or(("", manifest.api_version()));
+    let (group, version) = manifest
+        .api_version()
+        .split_once('/')
+        .unwrap_or(("", manifest.api_version()));
     GroupVersionKind::gvk(group, version, manifest.kind())
 }
 
@@ -146,7 +155,10 @@ async fn apply_one(
         namespace,
         name: manifest.name().to_owned(),
     };
-    let before = api.get_opt(manifest.name()).await.map_err(|error| refusal(manifest, &object, &error))?;
+    let before = api
+        .get_opt(manifest.name())
+        .await
+        .map_err(|error| refusal(manifest, &object, &error))?;
     let parameters = PatchParams {
         field_manager: Some(options.manager.clone()),
         force: options.force,
@@ -167,7 +179,12 @@ async fn apply_one(
 
 fn refusal(manifest: &Manifest, object: &Applied, error: &kube::Error) -> Failure {
     let kube::Error::Api(status) = error else {
-        return Failure::new(format!("{}: {}: {}", manifest.place(""), object.title(), cause(error)));
+        return Failure::new(format!(
+            "{}: {}: {}",
+            manifest.place(""),
+            object.title(),
+            cause(error)
+        ));
     };
     let causes: Vec<(&str, &str)> = status
         .details
@@ -177,12 +194,23 @@ fn refusal(manifest: &Manifest, object: &Applied, error: &kube::Error) -> Failur
         .collect();
     let conflict = status.reason == "Conflict" && status.code == 409;
     let text = if causes.is_empty() {
-        let field = quoted(&status.message).unwrap_or_default();
-        format!("{}: {}: {}", manifest.place(field), object.title(), status.message)
+        let field = named_field(&status.message).unwrap_or_default();
+        format!(
+            "{}: {}: {}",
+            manifest.place(field),
+            object.title(),
+            status.message
+        )
     } else {
         causes
             .iter()
-            .map(|(field, message)| format!("{}: {}: {field}: {message}", manifest.place(field), object.title()))
+            .map(|(field, message)| {
+                format!(
+                    "{}: {}: {field}: {message}",
+                    manifest.place(field),
+                    object.title()
+                )
+            })
             .collect::<Vec<_>>()
             .join("\nerror: ")
     };
@@ -195,9 +223,15 @@ fn refusal(manifest: &Manifest, object: &Applied, error: &kube::Error) -> Failur
     failure
 }
 
-/// The first field path that a message without causes quotes, so that its line can be shown.
-fn quoted(message: &str) -> Option<&str> {
-    message.split('"').nth(1)
+/// The field path that a message without causes names, so that its line can be shown: `.spec.a[0]: …` as the typed
+/// conversion of an apply writes it, else the first that is quoted.
+fn named_field(message: &str) -> Option<&str> {
+    let path = message.split_whitespace().find_map(|word| {
+        let path = word.strip_prefix('.')?.strip_suffix(':')?;
+        path.starts_with(|letter: char| letter.is_alphabetic())
+            .then_some(path)
+    });
+    path.or_else(|| message.split('"').nth(1))
 }
 
 /// The innermost cause of an error, which is what a person can act upon.
@@ -211,7 +245,11 @@ pub(crate) fn cause(error: &dyn std::error::Error) -> String {
 
 /// `plural.group/name`, with the namespace behind where it is not `default`.
 pub(crate) fn title(resource: &ApiResource, namespace: Option<&str>, name: &str) -> String {
-    let group = if resource.group.is_empty() { String::new() } else { format!(".{}", resource.group) };
+    let group = if resource.group.is_empty() {
+        String::new()
+    } else {
+        format!(".{}", resource.group)
+    };
     let place = match namespace {
         Some(namespace) if namespace != DEFAULT_NAMESPACE => format!(" in namespace {namespace}"),
         _ => String::new(),

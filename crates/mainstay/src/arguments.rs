@@ -6,7 +6,7 @@ use clap::{Args, Parser, Subcommand};
 
 /// Run AI agents that are described as Kubernetes resources.
 #[derive(Debug, Parser)]
-#[command(name = "mainstay", version, about, disable_help_subcommand = true)]
+#[command(name = "mainstay", version)]
 pub(crate) struct Arguments {
     /// What to do.
     #[command(subcommand)]
@@ -25,9 +25,15 @@ const MODEL_VARIABLES: &[&str] = &[
 ];
 
 /// Those of the model variables that are set.
-#[expect(clippy::disallowed_methods, reason = "the one place that reads the environment")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the one place that reads the environment"
+)]
 pub(crate) fn model_environment() -> BTreeMap<String, String> {
-    MODEL_VARIABLES.iter().filter_map(|name| Some(((*name).to_owned(), std::env::var(name).ok()?))).collect()
+    MODEL_VARIABLES
+        .iter()
+        .filter_map(|name| Some(((*name).to_owned(), std::env::var(name).ok()?)))
+        .collect()
 }
 
 /// The verbs.
@@ -58,12 +64,22 @@ pub(crate) enum Command {
     Serve(ServeArguments),
 }
 
+/// The data directory where nothing names another.
+const DEFAULT_DATA: &str = "./.mainstay";
+
 /// Where the server's data is.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct DataArguments {
     /// Data directory of the server
-    #[arg(long, env = "MAINSTAY_DATA", default_value = "./.mainstay", value_name = "DIR")]
+    #[arg(long, env = "MAINSTAY_DATA", default_value = DEFAULT_DATA, value_name = "DIR")]
     pub(crate) data: PathBuf,
+}
+
+impl DataArguments {
+    /// Whether every verb that is told nothing uses this directory too.
+    pub(crate) fn is_default(&self) -> bool {
+        self.data == std::path::Path::new(DEFAULT_DATA)
+    }
 }
 
 /// What a server is started with.
@@ -81,13 +97,23 @@ pub(crate) struct ServeArguments {
     #[arg(long, env = "MAINSTAY_ALLOW_REMOTE")]
     pub(crate) allow_remote: bool,
     /// Judge tool calls by ToolPolicies; `off` leaves the ToolPolicy kind out and judges nothing
-    #[arg(long, env = "MAINSTAY_POLICY_ENGINE", value_name = "on|off", default_value = "on")]
+    #[arg(
+        long,
+        env = "MAINSTAY_POLICY_ENGINE",
+        value_name = "on|off",
+        default_value = "on"
+    )]
     pub(crate) policy_engine: Switch,
     /// Which log lines are written, as `tracing` directives
     #[arg(long, env = "MAINSTAY_LOG", default_value = "info", value_name = "FILTER")]
     pub(crate) log: String,
     /// How log lines are written
-    #[arg(long, env = "MAINSTAY_LOG_FORMAT", default_value = "text", value_name = "text|json")]
+    #[arg(
+        long,
+        env = "MAINSTAY_LOG_FORMAT",
+        default_value = "text",
+        value_name = "text|json"
+    )]
     pub(crate) log_format: LogFormat,
 }
 

@@ -24,8 +24,8 @@ pub(crate) async fn client(arguments: &ClusterArguments) -> Result<Client, Failu
             from_kubeconfig(kubeconfig, context.clone(), &file.display().to_string()).await
         }
         (None, context) => {
-            let kubeconfig =
-                Kubeconfig::read().map_err(|error| Failure::new(format!("the kubeconfig cannot be read: {error}")))?;
+            let kubeconfig = Kubeconfig::read()
+                .map_err(|error| Failure::new(format!("the kubeconfig cannot be read: {error}")))?;
             from_kubeconfig(kubeconfig, context.clone(), "the kubeconfig").await
         }
     }
@@ -44,8 +44,15 @@ pub(crate) async fn at(kubeconfig: &Path) -> Result<Client, Failure> {
     from_kubeconfig(read, None, &kubeconfig.display().to_string()).await
 }
 
-async fn from_kubeconfig(kubeconfig: Kubeconfig, context: Option<String>, shown: &str) -> Result<Client, Failure> {
-    let options = KubeConfigOptions { context, ..KubeConfigOptions::default() };
+async fn from_kubeconfig(
+    kubeconfig: Kubeconfig,
+    context: Option<String>,
+    shown: &str,
+) -> Result<Client, Failure> {
+    let options = KubeConfigOptions {
+        context,
+        ..KubeConfigOptions::default()
+    };
     let config = Config::from_custom_kubeconfig(kubeconfig, &options)
         .await
         .map_err(|error| Failure::new(format!("{shown}: {error}")))?;

@@ -6,6 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use mainstay_store::data_directory;
 use serde::{Deserialize, Serialize};
 
 use crate::terminal::Failure;
@@ -42,12 +43,20 @@ impl Endpoints {
         let file = Self::file(data);
         let text = match std::fs::read_to_string(&file) {
             Ok(text) => text,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            // A path below a file has no server either; whoever wants to start one there is told by the directory.
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+                ) =>
+            {
+                return Ok(None);
+            }
             Err(error) => return Err(Failure::new(format!("{}: {error}", file.display()))),
         };
-        serde_json::from_str(&text)
-            .map(Some)
-            .map_err(|error| Failure::new(format!("{}: {error}", file.display())).with_hint("run `mainstay up` again"))
+        serde_json::from_str(&text).map(Some).map_err(|error| {
+            Failure::new(format!("{}: {error}", file.display())).with_hint("run `mainstay up` again")
+        })
     }
 
     /// The endpoints of the server that runs on `data`.
@@ -61,15 +70,22 @@ impl Endpoints {
                 .with_hint("start one with `mainstay up`, or name its directory with `--data DIR`")
         };
         let endpoints = Self::read(data)?.ok_or_else(absent)?;
-        if endpoints.alive() { Ok(endpoints) } else { Err(absent()) }
+        if endpoints.alive(data) {
+            Ok(endpoints)
+        } else {
+            Err(absent())
+        }
     }
 
-    /// Whether the process of the file is there.
-    pub(crate) fn alive(&self) -> bool {
-        i32::try_from(self.pid)
+    /// Whether the process of the file is there and is the server of `data`.
+    ///
+    /// After a crash the file stays, and its pid may belong to a stranger by now: only the lock of the directory tells.
+    pub(crate) fn alive(&self, data: &Path) -> bool {
+        let process = i32::try_from(self.pid)
             .ok()
-            .and_then(rustix::process::Pid::from_raw)
-            .is_some_and(|pid| rustix::process::test_kill_process(pid).is_ok())
+            .and_then(rustix::process::Pid::from_raw);
+        process.is_some_and(|pid| rustix::process::test_kill_process(pid).is_ok())
+            && data_directory::holder(data) == Some(self.pid)
     }
 
     /// The ports of a former run, which a new one keeps so that a kubeconfig stays valid: front door, Kubernetes API.
@@ -80,7 +96,10 @@ impl Endpoints {
 }
 
 fn shown(data: &Path) -> String {
-    std::path::absolute(data).unwrap_or_else(|_| data.to_owned()).display().to_string()
+    std::path::absolute(data)
+        .unwrap_or_else(|_| data.to_owned())
+        .display()
+        .to_string()
 }
 
 #[cfg(test)]
@@ -93,21 +112,38 @@ mod tests {
     fn a_directory_without_a_server_says_how_to_start_one() {
         let directory = tempfile::tempdir().unwrap();
         let failure = Endpoints::of_running_server(directory.path()).unwrap_err();
-        assert!(failure.text.starts_with("no server runs on data directory "), "{failure}");
+        assert!(
+            failure.text.starts_with("no server runs on data directory "),
+            "{failure}"
+        );
         assert!(failure.hint.unwrap().contains("mainstay up"));
     }
 
-    #[test]
-    fn former_addresses_are_read_back() {
-        let endpoints = Endpoints {
+    fn endpoints_of_this_process() -> Endpoints {
+        Endpoints {
             http: "http://127.0.0.1:7480".to_owned(),
             kubernetes: "https://127.0.0.1:7443".to_owned(),
             kubeconfig: PathBuf::from("/x"),
             token: "t".to_owned(),
             pid: std::process::id(),
             version: "0".to_owned(),
-        };
-        assert!(endpoints.alive());
+        }
+    }
+
+    #[test]
+    fn a_process_that_does_not_hold_the_directory_is_not_its_server() {
+        let world = tempfile::tempdir().unwrap();
+        let data = data_directory::DataDirectory::open(world.path().join("data")).unwrap();
+        let path = data.path().to_owned();
+        let endpoints = endpoints_of_this_process();
+        assert!(endpoints.alive(&path));
+        drop(data);
+        assert!(!endpoints.alive(&path));
+    }
+
+    #[test]
+    fn former_addresses_are_read_back() {
+        let endpoints = endpoints_of_this_process();
         let (http, kubernetes) = endpoints.former_addresses();
         assert_eq!((http.unwrap().port(), kubernetes.unwrap().port()), (7480, 7443));
     }

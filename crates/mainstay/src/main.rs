@@ -30,7 +30,11 @@ use crate::{
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let program = program_name();
-    let runtime = match tokio::runtime::Builder::new_multi_thread().thread_name("mainstay").enable_all().build() {
+    let runtime = match tokio::runtime::Builder::new_multi_thread()
+        .thread_name("mainstay")
+        .enable_all()
+        .build()
+    {
         Ok(runtime) => runtime,
         Err(error) => {
             terminal::error(format!("the runtime cannot be started: {error}"), None);
@@ -71,7 +75,12 @@ async fn run(command: Command, program: &str) -> Result<(), Failure> {
             Ok(())
         }
         Command::Completion(arguments) => {
-            clap_complete::generate(arguments.shell, &mut Arguments::command(), "mainstay", &mut std::io::stdout());
+            clap_complete::generate(
+                arguments.shell,
+                &mut Arguments::command(),
+                "mainstay",
+                &mut std::io::stdout(),
+            );
             Ok(())
         }
     }

@@ -47,7 +47,10 @@ impl Manifest {
     }
 
     fn text(&self, pointer: &str) -> &str {
-        self.object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
+        self.object
+            .pointer(pointer)
+            .and_then(Value::as_str)
+            .unwrap_or_default()
     }
 
     /// `FILE:LINE` of `field`, or of the nearest field above it that the file holds.
@@ -82,7 +85,10 @@ pub(crate) fn read(paths: &[PathBuf]) -> Read {
     for path in paths {
         match files_below(path) {
             Ok(files) if files.is_empty() => {
-                read.failures.push(Failure::new(format!("{}: no *.yaml, *.yml or *.json file", path.display())));
+                read.failures.push(Failure::new(format!(
+                    "{}: no *.yaml, *.yml or *.json file",
+                    path.display()
+                )));
             }
             Ok(files) => files.iter().for_each(|file| read_file(file, &mut read)),
             Err(failure) => read.failures.push(failure),
@@ -113,13 +119,17 @@ fn files_below(path: &Path) -> Result<Vec<PathBuf>, Failure> {
 fn read_file(file: &Path, read: &mut Read) {
     let text = match std::fs::metadata(file).and_then(|metadata| {
         if metadata.len() > LARGEST_FILE {
-            return Err(std::io::Error::other(format!("larger than {} MiB", LARGEST_FILE / (1024 * 1024))));
+            return Err(std::io::Error::other(format!(
+                "larger than {} MiB",
+                LARGEST_FILE / (1024 * 1024)
+            )));
         }
         std::fs::read_to_string(file)
     }) {
         Ok(text) => text,
         Err(error) => {
-            read.failures.push(Failure::new(format!("{}: {error}", file.display())));
+            read.failures
+                .push(Failure::new(format!("{}: {error}", file.display())));
             return;
         }
     };
@@ -138,7 +148,9 @@ fn documents(text: &str) -> Vec<(usize, &str)> {
     let (mut start, mut first_line) = (0, 1);
     let mut offset = 0;
     for (number, line) in text.split_inclusive('\n').enumerate() {
-        let separator = line.strip_prefix("---").is_some_and(|rest| rest.trim().is_empty() || rest.starts_with(' '));
+        let separator = line
+            .strip_prefix("---")
+            .is_some_and(|rest| rest.trim().is_empty() || rest.starts_with(' '));
         if separator {
             found.push((first_line, text.get(start..offset).unwrap_or_default()));
             start = offset + line.len();
@@ -148,7 +160,9 @@ fn documents(text: &str) -> Vec<(usize, &str)> {
     }
     found.push((first_line, text.get(start..).unwrap_or_default()));
     found.retain(|(_, document)| {
-        document.lines().any(|line| !line.trim().is_empty() && !line.trim_start().starts_with('#'))
+        document
+            .lines()
+            .any(|line| !line.trim().is_empty() && !line.trim_start().starts_with('#'))
     });
     found
 }
@@ -157,14 +171,29 @@ fn parse(file: &Path, first_line: usize, document: &str) -> Result<Vec<Manifest>
     let lines = LineIndex::of(document, first_line)
         .map_err(|error| Failure::new(format!("{}:{}: {}", file.display(), error.line, error.reason)))?;
     let object: Value = serde_saphyr::from_str(document).map_err(|error| {
-        let line = error.location().map_or(first_line, |place| first_line + place.line() as usize - 1);
-        Failure::new(format!("{}:{line}: {}", file.display(), one_line(&error.to_string())))
+        let line = error
+            .location()
+            .map_or(first_line, |place| first_line + place.line() as usize - 1);
+        Failure::new(format!(
+            "{}:{line}: {}",
+            file.display(),
+            one_line(&error.to_string())
+        ))
     })?;
     if let Some(key) = lines.duplicate() {
-        return Err(Failure::new(format!("{}:{}: field `{}` stands twice", file.display(), key.line, key.field)));
+        return Err(Failure::new(format!(
+            "{}:{}: field `{}` stands twice",
+            file.display(),
+            key.line,
+            key.field
+        )));
     }
     if object.get("kind").and_then(Value::as_str) == Some("List") {
-        let items = object.get("items").and_then(Value::as_array).cloned().unwrap_or_default();
+        let items = object
+            .get("items")
+            .and_then(Value::as_array)
+            .cloned()
+            .unwrap_or_default();
         return items
             .into_iter()
             .enumerate()
@@ -175,15 +204,24 @@ fn parse(file: &Path, first_line: usize, document: &str) -> Result<Vec<Manifest>
 }
 
 fn identified(file: &Path, lines: LineIndex, object: Value) -> Result<Manifest, Failure> {
-    let manifest = Manifest { file: file.to_owned(), lines, object };
+    let manifest = Manifest {
+        file: file.to_owned(),
+        lines,
+        object,
+    };
     if !manifest.object.is_object() {
         return Err(Failure::new(format!("{}: not an object", manifest.place(""))));
     }
-    for (field, text) in
-        [("apiVersion", manifest.api_version()), ("kind", manifest.kind()), ("metadata.name", manifest.name())]
-    {
+    for (field, text) in [
+        ("apiVersion", manifest.api_version()),
+        ("kind", manifest.kind()),
+        ("metadata.name", manifest.name()),
+    ] {
         if text.is_empty() {
-            return Err(Failure::new(format!("{}: `{field}` is missing or not a text", manifest.place(field))));
+            return Err(Failure::new(format!(
+                "{}: `{field}` is missing or not a text",
+                manifest.place(field)
+            )));
         }
     }
     Ok(manifest)
@@ -203,7 +241,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("a.yaml");
         std::fs::write(&file, text).unwrap();
-        let mut read = super::read(&[file.clone()]);
+        let mut read = super::read(std::slice::from_ref(&file));
         for failure in &mut read.failures {
             failure.text = failure.text.replace(&*file.to_string_lossy(), "a.yaml");
         }
@@ -218,12 +256,18 @@ mod tests {
         let names: Vec<&str> = read.manifests.iter().map(Manifest::name).collect();
         assert_eq!(names, ["two", "one"], "namespaces come first");
         assert_eq!(read.failures.len(), 1);
-        assert!(read.failures[0].text.starts_with("a.yaml:7:") || read.failures[0].text.starts_with("a.yaml:8:"), "{}", read.failures[0].text);
+        assert!(
+            read.failures[0].text.starts_with("a.yaml:7:") || read.failures[0].text.starts_with("a.yaml:8:"),
+            "{}",
+            read.failures[0].text
+        );
     }
 
     #[test]
     fn a_field_is_found_at_its_line() {
-        let read = read_text("kind: A\napiVersion: v1\nmetadata:\n  name: x\nspec:\n  handlers:\n    - name: a\n    - name: b\n      endpoint: y\n");
+        let read = read_text(
+            "kind: A\napiVersion: v1\nmetadata:\n  name: x\nspec:\n  handlers:\n    - name: a\n    - name: b\n      endpoint: y\n",
+        );
         let manifest = &read.manifests[0];
         assert!(manifest.place("spec.handlers[1].endpoint").ends_with(":9"));
         assert!(manifest.place("spec.handlers[1].absent").ends_with(":8"));
@@ -232,15 +276,23 @@ mod tests {
 
     #[test]
     fn a_missing_name_and_a_repeated_field_are_refused() {
-        let read = read_text("apiVersion: v1\nkind: ConfigMap\nmetadata: {}\n---\napiVersion: v1\nkind: ConfigMap\nkind: Secret\nmetadata: {name: a}\n");
-        let texts: Vec<&str> = read.failures.iter().map(|failure| failure.text.as_str()).collect();
+        let read = read_text(
+            "apiVersion: v1\nkind: ConfigMap\nmetadata: {}\n---\napiVersion: v1\nkind: ConfigMap\nkind: Secret\nmetadata: {name: a}\n",
+        );
+        let texts: Vec<&str> = read
+            .failures
+            .iter()
+            .map(|failure| failure.text.as_str())
+            .collect();
         assert_eq!(texts[0], "a.yaml:3: `metadata.name` is missing or not a text");
         assert!(texts[1].starts_with("a.yaml:7: "), "{}", texts[1]);
     }
 
     #[test]
     fn the_items_of_a_list_are_objects_of_their_own() {
-        let read = read_text("kind: List\napiVersion: v1\nitems:\n  - apiVersion: v1\n    kind: ConfigMap\n    metadata:\n      name: a\n");
+        let read = read_text(
+            "kind: List\napiVersion: v1\nitems:\n  - apiVersion: v1\n    kind: ConfigMap\n    metadata:\n      name: a\n",
+        );
         assert_eq!(read.manifests[0].name(), "a");
         assert!(read.manifests[0].place("metadata.name").ends_with(":7"));
     }

@@ -104,27 +104,47 @@ pub(crate) async fn start(arguments: &ServeArguments) -> Result<Running, Failure
     let data = DataDirectory::open(&arguments.data.data).map_err(|error| no_data_directory(&error))?;
     start_log(&data, arguments)?;
     let former = Endpoints::read(data.path())?;
-    let (former_http, former_kube) = former.as_ref().map(Endpoints::former_addresses).unwrap_or_default();
+    let (former_http, former_kube) = former
+        .as_ref()
+        .map(Endpoints::former_addresses)
+        .unwrap_or_default();
     let listen = arguments.listen.or(former_http).unwrap_or(FRONT_DOOR);
     let kube_listen = arguments.kube_listen.or(former_kube).unwrap_or(KUBERNETES_API);
     for (address, flag) in [(listen, "--listen"), (kube_listen, "--kube-listen")] {
         if !address.ip().is_loopback() && !arguments.allow_remote {
-            return Err(Failure::new(format!("`{flag} {address}` is reachable from other machines"))
-                .with_hint("add `--allow-remote` if that is meant"));
+            return Err(
+                Failure::new(format!("`{flag} {address}` is reachable from other machines"))
+                    .with_hint("add `--allow-remote` if that is meant"),
+            );
         }
     }
     // Bound first: a port that is taken is the likeliest mistake, and nothing has been started yet.
-    let listener = TcpListener::bind(listen).await.map_err(|error| not_bound(listen, &error, "--listen"))?;
-    let front_address =
-        listener.local_addr().map_err(|error| Failure::new(format!("the front door's address: {error}")))?;
+    let listener = TcpListener::bind(listen)
+        .await
+        .map_err(|error| not_bound(listen, &error, "--listen"))?;
+    let front_address = listener
+        .local_addr()
+        .map_err(|error| Failure::new(format!("the front door's address: {error}")))?;
     let (clock, random, metrics) = (clock::system(), random::system(), Metrics::new());
     let (kube, payload) = open_stores(&data).await?;
     let (outer, inner) = (CancellationToken::new(), CancellationToken::new());
     let logs = Logs::default();
-    let api = ApiThreads::start(kube.clone(), &clock, &random, &metrics, logs.clone(), inner.clone()).await?;
+    let api = ApiThreads::start(
+        kube.clone(),
+        &clock,
+        &random,
+        &metrics,
+        logs.clone(),
+        inner.clone(),
+    )
+    .await?;
     let serving = api
         .serve_tls(
-            ServeOptions { address: kube_listen, directory: data.ca_dir(), kubeconfig: data.kubeconfig() },
+            ServeOptions {
+                address: kube_listen,
+                directory: data.ca_dir(),
+                kubeconfig: data.kubeconfig(),
+            },
             inner.clone(),
         )
         .await
@@ -156,13 +176,23 @@ pub(crate) async fn start(arguments: &ServeArguments) -> Result<Running, Failure
     logs.connect(handle.logs.clone());
     let mut workers = vec![
         task::spawn("local node", node.run(outer.clone())),
-        controllers(&api, &handle, &clock, &random, (front_address, policy_engine), outer.clone())?,
-        task::spawn("retention", retention::run(payload.clone(), Arc::clone(&clock), outer.clone())),
+        controllers(
+            &api,
+            &handle,
+            &clock,
+            &random,
+            (front_address, policy_engine),
+            outer.clone(),
+        )?,
+        task::spawn(
+            "retention",
+            retention::run(payload.clone(), Arc::clone(&clock), outer.clone()),
+        ),
     ];
     let token = front_token(&data, former.as_ref(), &random)?;
     let door = FrontDoor {
         agents: Arc::new(Agents::new(handle)),
-        access: access(&token, front_address),
+        access: Access::of(front_address, SecretString::from(token.clone())),
         metrics: metrics.clone(),
         version: env!("CARGO_PKG_VERSION"),
         routes: axum::Router::new(),
@@ -185,17 +215,28 @@ pub(crate) async fn start(arguments: &ServeArguments) -> Result<Running, Failure
         "Mainstay {} runs",
         endpoints.version
     );
-    Ok(Running { endpoints, outer, inner, workers, api, kube, payload, _data: data })
+    Ok(Running {
+        endpoints,
+        outer,
+        inner,
+        workers,
+        api,
+        kube,
+        payload,
+        _data: data,
+    })
 }
 
 fn start_log(data: &DataDirectory, arguments: &ServeArguments) -> Result<(), Failure> {
     let path = data.logs_dir().join("mainstay.log");
-    let file = RotatingFile::open(&path, LOG_BYTES, LOG_FILES).map_err(|error| Failure::new(error.to_string()))?;
+    let file =
+        RotatingFile::open(&path, LOG_BYTES, LOG_FILES).map_err(|error| Failure::new(error.to_string()))?;
     let format = match arguments.log_format {
         LogFormat::Text => Format::Text,
         LogFormat::Json => Format::Json,
     };
-    logs::start(Destination::File(file), format, &arguments.log).map_err(|error| Failure::new(error.to_string()))
+    logs::start(Destination::File(file), format, &arguments.log)
+        .map_err(|error| Failure::new(error.to_string()))
 }
 
 /// Opens both stores. Reading them may take a while, so it does not happen on a thread that serves others.
@@ -203,25 +244,37 @@ async fn open_stores(data: &DataDirectory) -> Result<(KubeStore, PayloadStore), 
     let (kube, payload) = (data.kube_db(), data.payload_db());
     let (kube_path, payload_path) = (kube.clone(), payload.clone());
     let opened = tokio::task::spawn_blocking(move || {
-        let kube = KubeStore::open(KubeOptions::file(kube)).map_err(|error| not_opened(&kube_path, &error))?;
-        let payload =
-            PayloadStore::open(PayloadOptions::file(payload)).map_err(|error| not_opened(&payload_path, &error))?;
+        let kube =
+            KubeStore::open(KubeOptions::file(kube)).map_err(|error| not_opened(&kube_path, &error))?;
+        let payload = PayloadStore::open(PayloadOptions::file(payload))
+            .map_err(|error| not_opened(&payload_path, &error))?;
         Ok((kube, payload))
     });
-    opened.await.map_err(|error| Failure::new(format!("opening the databases failed: {error}")))?
+    opened
+        .await
+        .map_err(|error| Failure::new(format!("opening the databases failed: {error}")))?
 }
 
 fn not_opened(path: &Path, error: &dyn std::error::Error) -> Failure {
     let cause = crate::applying::cause(error);
     let text = error.to_string();
-    let text = if text.contains(&cause) { text } else { format!("{text}: {cause}") };
+    let text = if text.contains(&cause) {
+        text
+    } else {
+        format!("{text}: {cause}")
+    };
     Failure::new(format!("{}: {text}", path.display()))
 }
 
 fn known_roles(agent: roles::agent::Agent, clock: &SharedClock) -> Roles {
-    let mock_model = roles::mock_model::MockModelRole { clock: Arc::clone(clock) };
+    let mock_model = roles::mock_model::MockModelRole {
+        clock: Arc::clone(clock),
+    };
     [
-        ("agent".to_owned(), Arc::new(agent) as Arc<dyn mainstay_workload::Role>),
+        (
+            "agent".to_owned(),
+            Arc::new(agent) as Arc<dyn mainstay_workload::Role>,
+        ),
         ("demo".to_owned(), Arc::new(roles::orders::Demo)),
         ("mock-model".to_owned(), Arc::new(mock_model)),
     ]
@@ -254,22 +307,22 @@ fn controllers(
         random: Arc::clone(random),
     };
     let client = api.client(Identity::component("mainstay-controllers"));
-    Ok(task::spawn("controllers", Controllers::run(options, client, cancellation)))
+    Ok(task::spawn(
+        "controllers",
+        Controllers::run(options, client, cancellation),
+    ))
 }
 
-/// Who may come in: on a loopback listener only whoever calls it by a loopback name; on another one also by its address.
-fn access(token: &str, address: SocketAddr) -> Access {
-    let mut access = Access::loopback(SecretString::from(token.to_owned()));
-    if !address.ip().is_loopback() && !address.ip().is_unspecified() {
-        access.own_names.push(address.ip().to_string());
-    }
-    access
-}
-
-fn front_door(listener: TcpListener, router: axum::Router, cancellation: CancellationToken) -> JoinHandle<()> {
+fn front_door(
+    listener: TcpListener,
+    router: axum::Router,
+    cancellation: CancellationToken,
+) -> JoinHandle<()> {
     task::spawn("front door", async move {
         let service = router.into_make_service_with_connect_info::<SocketAddr>();
-        let served = axum::serve(listener, service).with_graceful_shutdown(cancellation.cancelled_owned()).await;
+        let served = axum::serve(listener, service)
+            .with_graceful_shutdown(cancellation.cancelled_owned())
+            .await;
         if let Err(error) = served {
             tracing::error!(%error, "the front door ended");
         }
@@ -310,9 +363,9 @@ fn no_data_directory(error: &DataDirectoryError) -> Failure {
         None => error.to_string(),
     });
     match error {
-        DataDirectoryError::InUse { .. } => {
-            failure.with_hint("stop it with `mainstay down`, or give this one a directory of its own with `--data DIR`")
-        }
+        DataDirectoryError::InUse { .. } => failure.with_hint(
+            "stop it with `mainstay down`, or give this one a directory of its own with `--data DIR`",
+        ),
         DataDirectoryError::NotWritable { .. } | DataDirectoryError::Foreign { .. } => {
             failure.with_hint("name another directory with `--data DIR`")
         }
@@ -333,7 +386,9 @@ pub(crate) fn not_bound(address: SocketAddr, error: &io::Error, flag: &str) -> F
     match error.kind() {
         io::ErrorKind::AddrInUse => {
             let free = SocketAddr::new(address.ip(), 0);
-            failure.with_hint(format!("another program has the port; choose one with `{flag} {free}`"))
+            failure.with_hint(format!(
+                "another program has the port; choose one with `{flag} {free}`"
+            ))
         }
         _ => failure,
     }
@@ -342,7 +397,8 @@ pub(crate) fn not_bound(address: SocketAddr, error: &io::Error, flag: &str) -> F
 /// Waits for the signal to end; gives its name.
 pub(crate) async fn stop_signal() -> &'static str {
     use tokio::signal::unix::{SignalKind, signal};
-    let (Ok(mut terminate), Ok(mut hangup)) = (signal(SignalKind::terminate()), signal(SignalKind::hangup())) else {
+    let (Ok(mut terminate), Ok(mut hangup)) = (signal(SignalKind::terminate()), signal(SignalKind::hangup()))
+    else {
         // Without handlers the default action ends the process.
         return std::future::pending().await;
     };
@@ -361,7 +417,10 @@ pub(crate) async fn in_background(arguments: &ServeArguments) -> Result<(), Fail
     let started = start(arguments).await;
     let report = match &started {
         Ok(_) => StartReport::Ready,
-        Err(failure) => StartReport::Failed { text: failure.text.clone(), hint: failure.hint.clone() },
+        Err(failure) => StartReport::Failed {
+            text: failure.text.clone(),
+            hint: failure.hint.clone(),
+        },
     };
     let line = serde_json::to_string(&report)
         .map_err(|error| Failure::new(format!("the report cannot be written: {error}")))?;

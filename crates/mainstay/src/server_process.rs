@@ -51,15 +51,18 @@ pub(crate) fn start(arguments: &ServeArguments) -> Result<Endpoints, Failure> {
         .stderr(Stdio::null())
         // Its own process group: Ctrl-C in this terminal is not meant for it.
         .process_group(0);
-    let mut child =
-        command.spawn().map_err(|error| Failure::new(format!("the server cannot be started: {error}")))?;
+    let mut child = command
+        .spawn()
+        .map_err(|error| Failure::new(format!("the server cannot be started: {error}")))?;
     match first_line(&mut child) {
         Some(StartReport::Ready) => Endpoints::of_running_server(&arguments.data.data),
         Some(StartReport::Failed { text, hint }) => Err(Failure { text, hint }),
-        None => Err(Failure::new("the server ended before it served").with_hint(format!(
-            "its log is {}",
-            arguments.data.data.join("logs").join("mainstay.log").display()
-        ))),
+        None => Err(
+            Failure::new("the server ended before it served").with_hint(format!(
+                "its log is {}",
+                arguments.data.data.join("logs").join("mainstay.log").display()
+            )),
+        ),
     }
 }
 
@@ -87,8 +90,24 @@ fn server_arguments(arguments: &ServeArguments) -> Vec<String> {
         add("--kube-listen", listen.to_string());
     }
     add("--log", arguments.log.clone());
-    add("--log-format", if arguments.log_format == LogFormat::Json { "json" } else { "text" }.to_owned());
-    add("--policy-engine", if arguments.policy_engine == Switch::On { "on" } else { "off" }.to_owned());
+    add(
+        "--log-format",
+        if arguments.log_format == LogFormat::Json {
+            "json"
+        } else {
+            "text"
+        }
+        .to_owned(),
+    );
+    add(
+        "--policy-engine",
+        if arguments.policy_engine == Switch::On {
+            "on"
+        } else {
+            "off"
+        }
+        .to_owned(),
+    );
     if arguments.allow_remote {
         words.push("--allow-remote".to_owned());
     }
@@ -100,24 +119,33 @@ pub(crate) fn stop(data: &Path) -> Result<bool, Failure> {
     let Some(endpoints) = Endpoints::read(data)? else {
         return Ok(false);
     };
-    if !endpoints.alive() {
+    if !endpoints.alive(data) {
         return Ok(false);
     }
-    let pid = i32::try_from(endpoints.pid).ok().and_then(rustix::process::Pid::from_raw);
+    let pid = i32::try_from(endpoints.pid)
+        .ok()
+        .and_then(rustix::process::Pid::from_raw);
     let Some(pid) = pid else {
         return Ok(false);
     };
-    rustix::process::kill_process(pid, rustix::process::Signal::TERM)
-        .map_err(|error| Failure::new(format!("the server with pid {} cannot be stopped: {error}", endpoints.pid)))?;
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).map_err(|error| {
+        Failure::new(format!(
+            "the server with pid {} cannot be stopped: {error}",
+            endpoints.pid
+        ))
+    })?;
     let ends = Instant::now() + ENDS_WITHIN;
-    while endpoints.alive() {
+    while endpoints.alive(data) {
         if Instant::now() > ends {
             return Err(Failure::new(format!(
                 "the server with pid {} has not ended within {} s",
                 endpoints.pid,
                 ENDS_WITHIN.as_secs()
             ))
-            .with_hint(format!("`kill -9 {}` ends it at once; nothing acknowledged is lost", endpoints.pid)));
+            .with_hint(format!(
+                "`kill -9 {}` ends it at once; nothing acknowledged is lost",
+                endpoints.pid
+            )));
         }
         std::thread::sleep(LOOKS_EVERY);
     }

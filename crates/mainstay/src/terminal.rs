@@ -37,9 +37,17 @@ pub(crate) fn warning(text: impl AsRef<str>) {
 }
 
 fn write_to(target: &mut impl Write, text: &str, line: bool) {
-    let written = if line { writeln!(target, "{text}") } else { write!(target, "{text}") };
+    let written = if line {
+        writeln!(target, "{text}")
+    } else {
+        write!(target, "{text}")
+    };
     if let Err(failure) = written.and_then(|()| target.flush()) {
-        let code = if failure.kind() == io::ErrorKind::BrokenPipe { 0 } else { 1 };
+        let code = if failure.kind() == io::ErrorKind::BrokenPipe {
+            0
+        } else {
+            1
+        };
         std::process::exit(code);
     }
 }
@@ -48,12 +56,21 @@ fn write_to(target: &mut impl Write, text: &str, line: bool) {
 pub(crate) fn table(rows: &[Vec<String>]) -> String {
     let columns = rows.iter().map(Vec::len).max().unwrap_or_default();
     let widths: Vec<usize> = (0..columns)
-        .map(|column| rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max().unwrap_or(0))
+        .map(|column| {
+            rows.iter()
+                .filter_map(|row| row.get(column))
+                .map(|cell| cell.chars().count())
+                .max()
+                .unwrap_or(0)
+        })
         .collect();
     rows.iter()
         .map(|row| {
-            let cells: Vec<String> =
-                row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}", width = *width)).collect();
+            let cells: Vec<String> = row
+                .iter()
+                .zip(&widths)
+                .map(|(cell, width)| format!("{cell:<width$}", width = *width))
+                .collect();
             cells.join("  ").trim_end().to_owned()
         })
         .collect::<Vec<_>>()
@@ -72,7 +89,10 @@ pub(crate) struct Failure {
 impl Failure {
     /// A failure without a hint.
     pub(crate) fn new(text: impl Into<String>) -> Self {
-        Self { text: text.into(), hint: None }
+        Self {
+            text: text.into(),
+            hint: None,
+        }
     }
 
     /// The same with a hint.
@@ -96,7 +116,10 @@ mod tests {
 
     #[test]
     fn columns_are_as_wide_as_their_widest_cell() {
-        let rows = [vec!["NAME".to_owned(), "PHASE".to_owned()], vec!["helpdesk".to_owned(), "Running".to_owned()]];
+        let rows = [
+            vec!["NAME".to_owned(), "PHASE".to_owned()],
+            vec!["helpdesk".to_owned(), "Running".to_owned()],
+        ];
         assert_eq!(table(&rows), "NAME      PHASE\nhelpdesk  Running");
     }
 }

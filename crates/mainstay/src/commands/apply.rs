@@ -14,7 +14,10 @@ pub(crate) async fn run(arguments: &ApplyArguments) -> Result<(), Failure> {
     for failure in &read.failures {
         terminal::error(&failure.text, failure.hint.as_deref());
     }
-    let options = ApplyOptions { manager: arguments.field_manager.clone(), force: arguments.force_conflicts };
+    let options = ApplyOptions {
+        manager: arguments.field_manager.clone(),
+        force: arguments.force_conflicts,
+    };
     let (_, refused) = applying::apply(&client, &read.manifests, &options).await;
     match read.failures.len() + refused {
         0 => Ok(()),

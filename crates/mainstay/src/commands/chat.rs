@@ -5,21 +5,39 @@ mod view;
 
 use std::io::IsTerminal;
 
+use kube::Api;
 use mainstay_agent::event::Payload;
+use mainstay_resources::omnia::AgentRuntime;
 use tokio::io::{AsyncBufReadExt, BufReader};
 
 use self::{
-    connection::{Connection, Frame},
+    connection::{Connection, Frame, NotOpened},
     view::View,
 };
-use crate::{arguments::ChatArguments, endpoints::Endpoints, terminal, terminal::Failure};
+use crate::{
+    arguments::ChatArguments, cluster, commands::up, endpoints::Endpoints, terminal, terminal::Failure,
+};
 
 /// Talks to an agent: one message with `-m`, else line by line until the input ends.
 pub(crate) async fn run(arguments: &ChatArguments) -> Result<(), Failure> {
     let endpoints = Endpoints::of_running_server(&arguments.data.data)?;
     let variables = variables(&arguments.variables)?;
-    let mut connection =
-        Connection::open(&endpoints, &arguments.namespace, &arguments.name, arguments.session.as_deref()).await?;
+    let opened = Connection::open(
+        &endpoints,
+        &arguments.namespace,
+        &arguments.name,
+        arguments.session.as_deref(),
+    )
+    .await;
+    let mut connection = match opened {
+        Ok(connection) => connection,
+        Err(NotOpened::Failed(failure)) => return Err(failure),
+        Err(NotOpened::Absent(failure)) => {
+            return Err(blocked(&endpoints, &arguments.namespace, &arguments.name)
+                .await
+                .unwrap_or(failure));
+        }
+    };
     let mut view = View::new(arguments.json);
     let session = connection.session().to_owned();
     let talked = tokio::select! {
@@ -33,9 +51,25 @@ pub(crate) async fn run(arguments: &ChatArguments) -> Result<(), Failure> {
         }
     };
     if !arguments.json {
-        terminal::message(format!("session {session} (continue it with `--session {session}`)"));
+        terminal::message(format!(
+            "session {session} (continue it with `--session {session}`)"
+        ));
     }
     talked
+}
+
+/// What keeps an agent that nothing runs of, where there is such an AgentRuntime: the front door knows Pods only.
+async fn blocked(endpoints: &Endpoints, namespace: &str, name: &str) -> Option<Failure> {
+    let client = cluster::at(&endpoints.kubeconfig).await.ok()?;
+    let agent = Api::<AgentRuntime>::namespaced(client, namespace)
+        .get_opt(name)
+        .await
+        .ok()??;
+    let agent = serde_json::to_value(&agent).ok()?;
+    Some(Failure::new(format!(
+        "agent {name} does not run: it is {}",
+        up::blocked(&agent)
+    )))
 }
 
 async fn talk(
@@ -102,10 +136,16 @@ async fn turn(
                     None => {}
                     Some(Payload::TurnFailed(failed)) => {
                         let failure = Failure::new(format!("{} ({})", failed.message, failed.reason));
-                        return Err(Failure { hint: failed.hint, ..failure });
+                        return Err(Failure {
+                            hint: failed.hint,
+                            ..failure
+                        });
                     }
                     Some(Payload::TurnCancelled(cancelled)) => {
-                        return Err(Failure::new(format!("the turn was cancelled: {}", cancelled.reason)));
+                        return Err(Failure::new(format!(
+                            "the turn was cancelled: {}",
+                            cancelled.reason
+                        )));
                     }
                     Some(_) => return Ok(()),
                 }
@@ -119,7 +159,9 @@ fn variables(given: &[String]) -> Result<serde_json::Map<String, serde_json::Val
         .iter()
         .map(|text| match text.split_once('=') {
             Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), serde_json::Value::from(value))),
-            _ => Err(Failure::new(format!("`--set {text}` is not of the form NAME=VALUE"))),
+            _ => Err(Failure::new(format!(
+                "`--set {text}` is not of the form NAME=VALUE"
+            ))),
         })
         .collect()
 }

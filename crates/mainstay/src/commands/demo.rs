@@ -14,9 +14,12 @@ pub(crate) async fn run(arguments: &DemoArguments) -> Result<(), Failure> {
     let router = match arguments.service {
         DemoService::Orders => orders::router(),
     };
-    let listener = TcpListener::bind(arguments.listen).await.map_err(|error| serve::not_bound(arguments.listen, &error, "--listen"))?;
-    let address =
-        listener.local_addr().map_err(|error| Failure::new(format!("the address cannot be read: {error}")))?;
+    let listener = TcpListener::bind(arguments.listen)
+        .await
+        .map_err(|error| serve::not_bound(arguments.listen, &error, "--listen"))?;
+    let address = listener
+        .local_addr()
+        .map_err(|error| Failure::new(format!("the address cannot be read: {error}")))?;
     terminal::message(format!("orders at http://{address}/orders; Ctrl-C ends it"));
     axum::serve(listener, router)
         .with_graceful_shutdown(async {

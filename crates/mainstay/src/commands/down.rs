@@ -7,7 +7,10 @@ pub(crate) fn run(arguments: &DataArguments) -> Result<(), Failure> {
     if server_process::stop(&arguments.data)? {
         terminal::message("stopped");
     } else {
-        terminal::message(format!("no server runs on data directory {}", arguments.data.display()));
+        terminal::message(format!(
+            "no server runs on data directory {}",
+            arguments.data.display()
+        ));
     }
     Ok(())
 }

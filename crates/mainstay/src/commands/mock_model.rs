@@ -11,19 +11,24 @@ pub(crate) async fn run(arguments: &MockModelArguments) -> Result<(), Failure> {
     let text = match &arguments.scenario {
         None => None,
         Some(file) => Some(
-            std::fs::read_to_string(file).map_err(|error| Failure::new(format!("{}: {error}", file.display())))?,
+            std::fs::read_to_string(file)
+                .map_err(|error| Failure::new(format!("{}: {error}", file.display())))?,
         ),
     };
     let model = mock_model::model(text.as_deref()).map_err(|error| {
-        let file = arguments.scenario.as_deref().unwrap_or(std::path::Path::new("the scenario"));
+        let file = arguments
+            .scenario
+            .as_deref()
+            .unwrap_or(std::path::Path::new("the scenario"));
         Failure::new(format!("{}: {error}", file.display()))
             .with_hint("docs/reference/scenario.md describes the form of a scenario")
     })?;
     let listener = TcpListener::bind(arguments.listen)
         .await
         .map_err(|error| serve::not_bound(arguments.listen, &error, "--listen"))?;
-    let address =
-        listener.local_addr().map_err(|error| Failure::new(format!("the address cannot be read: {error}")))?;
+    let address = listener
+        .local_addr()
+        .map_err(|error| Failure::new(format!("the address cannot be read: {error}")))?;
     terminal::message(format!("model at http://{address}/v1; Ctrl-C ends it"));
     axum::serve(listener, mock::router(model, clock::system()))
         .with_graceful_shutdown(async {

@@ -6,9 +6,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::{
-    applying::cause,
-    arguments::StatusArguments,
-    cluster, commands::up, endpoints::Endpoints, terminal,
+    applying::cause, arguments::StatusArguments, cluster, commands::up, endpoints::Endpoints, terminal,
     terminal::Failure,
 };
 
@@ -26,7 +24,11 @@ struct Row {
 /// Prints the server's addresses and every object of ours with its phase and what blocks it.
 pub(crate) async fn run(arguments: &StatusArguments) -> Result<(), Failure> {
     let local = arguments.cluster.kubeconfig.is_none() && arguments.cluster.context.is_none();
-    let endpoints = if local { Some(Endpoints::of_running_server(&arguments.cluster.data.data)?) } else { None };
+    let endpoints = if local {
+        Some(Endpoints::of_running_server(&arguments.cluster.data.data)?)
+    } else {
+        None
+    };
     let client = cluster::client(&arguments.cluster).await?;
     let mut rows = Vec::new();
     rows.extend(list::<AgentRuntime>(&client, "AgentRuntime").await?);
@@ -52,8 +54,20 @@ pub(crate) async fn run(arguments: &StatusArguments) -> Result<(), Failure> {
         terminal::data("no agents, providers, packs, registries or policies");
         return Ok(());
     }
-    let mut table = vec![["KIND", "NAMESPACE", "NAME", "PHASE", "BLOCKED BY"].map(str::to_owned).to_vec()];
-    table.extend(rows.into_iter().map(|row| vec![row.kind.to_owned(), row.namespace, row.name, row.phase, row.blocked]));
+    let mut table = vec![
+        ["KIND", "NAMESPACE", "NAME", "PHASE", "BLOCKED BY"]
+            .map(str::to_owned)
+            .to_vec(),
+    ];
+    table.extend(rows.into_iter().map(|row| {
+        vec![
+            row.kind.to_owned(),
+            row.namespace,
+            row.name,
+            row.phase,
+            row.blocked,
+        ]
+    }));
     terminal::data(terminal::table(&table));
     Ok(())
 }
@@ -66,7 +80,12 @@ where
         Ok(found) => found,
         // The kind is not served there: ToolPolicy may be left out.
         Err(kube::Error::Api(status)) if status.code == 404 => return Ok(Vec::new()),
-        Err(error) => return Err(Failure::new(format!("{kind} objects cannot be listed: {}", cause(&error)))),
+        Err(error) => {
+            return Err(Failure::new(format!(
+                "{kind} objects cannot be listed: {}",
+                cause(&error)
+            )));
+        }
     };
     found.items.iter().map(|object| row(kind, object)).collect()
 }
@@ -74,13 +93,25 @@ where
 fn row<K: kube::Resource + Serialize>(kind: &'static str, object: &K) -> Result<Row, Failure> {
     let value = serde_json::to_value(object)
         .map_err(|error| Failure::new(format!("{kind} {}: {error}", object.name_any())))?;
-    let phase = value.pointer("/status/phase").and_then(Value::as_str).unwrap_or("Pending").to_owned();
+    let phase = value
+        .pointer("/status/phase")
+        .and_then(Value::as_str)
+        .unwrap_or("Pending")
+        .to_owned();
     let healthy = matches!(phase.as_str(), "Running" | "Ready" | "Active" | "Superseded");
     let blocked = if healthy {
         String::new()
     } else {
         let text = up::blocked(&value);
-        text.strip_prefix(&format!("{phase}: ")).unwrap_or_default().to_owned()
+        text.strip_prefix(&format!("{phase}: "))
+            .unwrap_or_default()
+            .to_owned()
     };
-    Ok(Row { kind, namespace: object.namespace().unwrap_or_default(), name: object.name_any(), phase, blocked })
+    Ok(Row {
+        kind,
+        namespace: object.namespace().unwrap_or_default(),
+        name: object.name_any(),
+        phase,
+        blocked,
+    })
 }

@@ -3,7 +3,7 @@
 use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use futures::TryStreamExt;
@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::{
     applying::{self, Applied, ApplyOptions},
-    arguments::UpArguments,
+    arguments::{DataArguments, UpArguments},
     cluster,
     endpoints::Endpoints,
     manifests,
@@ -28,8 +28,9 @@ const SETTLES_WITHIN: Duration = Duration::from_secs(15);
 
 /// Starts the server, or finds the one that runs, applies the manifests and says what came of it.
 pub(crate) async fn run(arguments: &UpArguments, program: &str) -> Result<(), Failure> {
+    let began = Instant::now();
     let data = &arguments.serve.data.data;
-    let mut running = Endpoints::read(data)?.filter(Endpoints::alive);
+    let mut running = Endpoints::read(data)?.filter(|endpoints| endpoints.alive(data));
     if let Some(endpoints) = &running
         && arguments.restart
     {
@@ -40,23 +41,26 @@ pub(crate) async fn run(arguments: &UpArguments, program: &str) -> Result<(), Fa
     if let Some(endpoints) = running {
         let own = env!("CARGO_PKG_VERSION");
         if endpoints.version != own {
-            terminal::warning(format!("the running server is version {}, this program {own}", endpoints.version));
+            terminal::warning(format!(
+                "the running server is version {}, this program {own}",
+                endpoints.version
+            ));
             terminal::message("hint: `--restart` drains it and starts this version");
         }
-        return settle(arguments, &endpoints, program).await;
+        return settle(arguments, &endpoints, program, began).await;
     }
     if arguments.detach {
         let serve = arguments.serve.clone();
         let endpoints = tokio::task::spawn_blocking(move || server_process::start(&serve))
             .await
             .map_err(|error| Failure::new(format!("starting the server failed: {error}")))??;
-        return settle(arguments, &endpoints, program).await;
+        return settle(arguments, &endpoints, program, began).await;
     }
     let server: Running = serve::start(&arguments.serve).await?;
     let endpoints = server.endpoints().clone();
     // In the foreground a refused manifest does not end the server: the next edit may mend it.
     let stop = tokio::select! {
-        settled = settle(arguments, &endpoints, program) => {
+        settled = settle(arguments, &endpoints, program, began) => {
             if let Err(failure) = settled {
                 terminal::error(&failure.text, failure.hint.as_deref());
             }
@@ -70,29 +74,43 @@ pub(crate) async fn run(arguments: &UpArguments, program: &str) -> Result<(), Fa
 }
 
 /// Applies the manifests to the server at `endpoints` and reports.
-async fn settle(arguments: &UpArguments, endpoints: &Endpoints, program: &str) -> Result<(), Failure> {
+async fn settle(
+    arguments: &UpArguments,
+    endpoints: &Endpoints,
+    program: &str,
+    began: Instant,
+) -> Result<(), Failure> {
     let client = cluster::at(&endpoints.kubeconfig).await?;
     let read = manifests::read(&arguments.paths);
     for failure in &read.failures {
         terminal::error(&failure.text, failure.hint.as_deref());
     }
-    let options = ApplyOptions { manager: MANAGER.to_owned(), force: arguments.force_conflicts };
+    let options = ApplyOptions {
+        manager: MANAGER.to_owned(),
+        force: arguments.force_conflicts,
+    };
     let (applied, refused) = applying::apply(&client, &read.manifests, &options).await;
     if read.failures.is_empty() && refused == 0 {
         report_left_behind(&arguments.serve.data.data, &arguments.paths, &applied)?;
     }
-    let agents: Vec<&Applied> = applied.iter().filter(|object| object.kind.kind == "AgentRuntime").collect();
-    for agent in &agents {
-        terminal::message(agent_report(&client, agent).await);
+    let agents: Vec<&Applied> = applied
+        .iter()
+        .filter(|object| object.kind.kind == "AgentRuntime")
+        .collect();
+    // Together: several agents that wait for something would else be waited for one after the other.
+    for report in futures::future::join_all(agents.iter().map(|agent| agent_report(&client, agent))).await {
+        terminal::message(report);
     }
     for registry in applied.iter().filter(|object| object.kind.kind == "ToolRegistry") {
         warn_about_unselected(&client, registry).await;
     }
-    conclude(endpoints, agents.first().copied(), program);
+    conclude(endpoints, agents.first().copied(), program, &arguments.serve.data);
     match read.failures.len() + refused {
         0 => Ok(()),
         1 => Err(Failure::new("one manifest was not applied; the server goes on")),
-        several => Err(Failure::new(format!("{several} manifests were not applied; the server goes on"))),
+        several => Err(Failure::new(format!(
+            "{several} manifests were not applied; the server goes on"
+        ))),
     }
 }
 
@@ -104,14 +122,19 @@ fn objects(client: &Client, object: &Applied) -> Api<DynamicObject> {
 }
 
 /// Waits until the agent runs, or says what it waits for.
-async fn agent_report(client: &Client, agent: &Applied) -> String {
+async fn agent_report(client: &Client, agent: &Applied, began: Instant) -> String {
     let api = objects(client, agent);
     let mut last = None;
     let running = async {
         let mut changes = Box::pin(watcher::watch_object(api, &agent.name));
         while let Ok(Some(change)) = changes.try_next().await {
             let Some(object) = change else { continue };
-            let phase = object.data.pointer("/status/phase").and_then(Value::as_str).unwrap_or("Pending").to_owned();
+            let phase = object
+                .data
+                .pointer("/status/phase")
+                .and_then(Value::as_str)
+                .unwrap_or("Pending")
+                .to_owned();
             let runs = phase == "Running";
             last = Some(object);
             if runs {
@@ -121,17 +144,28 @@ async fn agent_report(client: &Client, agent: &Applied) -> String {
         false
     };
     if let Ok(true) = tokio::time::timeout(SETTLES_WITHIN, running).await {
-        return format!("agent {} is Running", agent.name);
+        return format!(
+            "agent {} is Running ({:.1} s after the start)",
+            agent.name,
+            began.elapsed().as_secs_f64()
+        );
     }
     match last {
-        None => format!("agent {} has not been looked at within {} s", agent.name, SETTLES_WITHIN.as_secs()),
+        None => format!(
+            "agent {} has not been looked at within {} s",
+            agent.name,
+            SETTLES_WITHIN.as_secs()
+        ),
         Some(object) => format!("agent {} is {}", agent.name, blocked(&object.data)),
     }
 }
 
 /// `PHASE: CONDITION is False (REASON): MESSAGE` of an agent that does not run.
 pub(crate) fn blocked(object: &Value) -> String {
-    let phase = object.pointer("/status/phase").and_then(Value::as_str).unwrap_or("Pending");
+    let phase = object
+        .pointer("/status/phase")
+        .and_then(Value::as_str)
+        .unwrap_or("Pending");
     let failing = object
         .pointer("/status/conditions")
         .and_then(Value::as_array)
@@ -144,7 +178,12 @@ pub(crate) fn blocked(object: &Value) -> String {
         None => phase.to_owned(),
         Some(condition) => {
             let text = |field: &str| condition.get(field).and_then(Value::as_str).unwrap_or_default();
-            format!("{phase}: {} is False ({}): {}", text("type"), text("reason"), text("message"))
+            format!(
+                "{phase}: {} is False ({}): {}",
+                text("type"),
+                text("reason"),
+                text("message")
+            )
         }
     }
 }
@@ -164,18 +203,37 @@ async fn warn_about_unselected(client: &Client, registry: &Applied) {
     }
 }
 
-fn conclude(endpoints: &Endpoints, agent: Option<&Applied>, program: &str) {
-    let log = endpoints.kubeconfig.parent().map(|data| data.join("logs").join("mainstay.log")).unwrap_or_default();
-    let chat = agent.map_or_else(|| "NAME".to_owned(), |agent| match agent.namespace.as_deref() {
-        Some(namespace) if namespace != "default" => format!("{} -n {namespace}", agent.name),
-        _ => agent.name.clone(),
-    });
-    terminal::message(format!("\nMainstay {} runs at {} (pid {})", endpoints.version, endpoints.http, endpoints.pid));
+fn conclude(endpoints: &Endpoints, agent: Option<&Applied>, program: &str, data: &DataArguments) {
+    // A directory that the other verbs would not look into by themselves has to be named to them.
+    let place = if data.is_default() {
+        String::new()
+    } else {
+        format!(" --data {}", data.data.display())
+    };
+    let log = endpoints
+        .kubeconfig
+        .parent()
+        .map(|data| data.join("logs").join("mainstay.log"))
+        .unwrap_or_default();
+    let chat = agent.map_or_else(
+        || "NAME".to_owned(),
+        |agent| match agent.namespace.as_deref() {
+            Some(namespace) if namespace != "default" => format!("{} -n {namespace}", agent.name),
+            _ => agent.name.clone(),
+        },
+    );
+    terminal::message(format!(
+        "\nMainstay {} runs at {} (pid {})",
+        endpoints.version, endpoints.http, endpoints.pid
+    ));
     terminal::message(terminal::table(&[
-        vec!["  chat".to_owned(), format!("{program} chat {chat}")],
-        vec!["  kubectl".to_owned(), format!("export KUBECONFIG={}", endpoints.kubeconfig.display())],
+        vec!["  chat".to_owned(), format!("{program} chat {chat}{place}")],
+        vec![
+            "  kubectl".to_owned(),
+            format!("export KUBECONFIG={}", endpoints.kubeconfig.display()),
+        ],
         vec!["  log".to_owned(), log.display().to_string()],
-        vec!["  stop".to_owned(), format!("{program} down")],
+        vec!["  stop".to_owned(), format!("{program} down{place}")],
     ]));
 }
 
@@ -193,12 +251,24 @@ fn report_left_behind(data: &Path, paths: &[PathBuf], applied: &[Applied]) -> Re
     };
     let key = paths
         .iter()
-        .map(|path| std::path::absolute(path).unwrap_or_else(|_| path.clone()).display().to_string())
+        .map(|path| {
+            std::path::absolute(path)
+                .unwrap_or_else(|_| path.clone())
+                .display()
+                .to_string()
+        })
         .collect::<Vec<_>>()
         .join("\n");
     let titles: Vec<String> = applied.iter().map(Applied::title).collect();
-    for gone in record.get(&key).into_iter().flatten().filter(|title| !titles.contains(title)) {
-        terminal::warning(format!("{gone} is in no manifest any more and stays; delete it with kubectl"));
+    for gone in record
+        .get(&key)
+        .into_iter()
+        .flatten()
+        .filter(|title| !titles.contains(title))
+    {
+        terminal::warning(format!(
+            "{gone} is in no manifest any more and stays; delete it with kubectl"
+        ));
     }
     record.insert(key, titles);
     let text = serde_json::to_string_pretty(&record).map_err(|error| failed(&error))?;

@@ -42,7 +42,11 @@ enum Frame {
 impl LineIndex {
     /// Reads `document`, whose first line is `first_line` of its file.
     pub(crate) fn of(document: &str, first_line: usize) -> Result<Self, Malformed> {
-        let mut index = Self { lines: BTreeMap::new(), first_line, duplicate: None };
+        let mut index = Self {
+            lines: BTreeMap::new(),
+            first_line,
+            duplicate: None,
+        };
         let mut stack: Vec<Frame> = Vec::new();
         for event in Parser::new_from_str(document) {
             let (event, span) = event.map_err(|error| Malformed {
@@ -53,7 +57,10 @@ impl LineIndex {
             match event {
                 Event::MappingStart(..) | Event::SequenceStart(..) => {
                     if stack.len() >= DEEPEST {
-                        return Err(Malformed { line, reason: format!("nested deeper than {DEEPEST} levels") });
+                        return Err(Malformed {
+                            line,
+                            reason: format!("nested deeper than {DEEPEST} levels"),
+                        });
                     }
                     let mapping = matches!(event, Event::MappingStart(..));
                     let path = index.enter(&mut stack, line);
@@ -68,7 +75,10 @@ impl LineIndex {
                     leave(&mut stack);
                 }
                 Event::Scalar(text, ..) => match stack.last_mut() {
-                    Some(Frame::Mapping { path, key: key @ None }) => {
+                    Some(Frame::Mapping {
+                        path,
+                        key: key @ None,
+                    }) => {
                         let field = join(path, &text);
                         if index.lines.insert(field.clone(), line).is_some() && index.duplicate.is_none() {
                             index.duplicate = Some(Place { field, line });
@@ -138,7 +148,11 @@ impl LineIndex {
             .collect();
         let first = self.line(prefix);
         lines.insert(String::new(), first);
-        Self { lines, first_line: first, duplicate: None }
+        Self {
+            lines,
+            first_line: first,
+            duplicate: None,
+        }
     }
 }
 
@@ -150,5 +164,9 @@ fn leave(stack: &mut [Frame]) {
 }
 
 fn join(path: &str, key: &str) -> String {
-    if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") }
+    if path.is_empty() {
+        key.to_owned()
+    } else {
+        format!("{path}.{key}")
+    }
 }

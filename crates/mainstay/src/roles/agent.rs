@@ -63,9 +63,14 @@ impl Role for Agent {
         };
         match engine.resume_open_turns().await {
             Ok(0) => {}
-            Ok(count) => context.log.line(format!("continuing {count} turn(s) that were interrupted")),
+            Ok(count) => context
+                .log
+                .line(format!("continuing {count} turn(s) that were interrupted")),
             Err(error) => {
-                context.log.line(format!("interrupted turns cannot be read: {}", with_cause(&error)));
+                context.log.line(format!(
+                    "interrupted turns cannot be read: {}",
+                    with_cause(&error)
+                ));
             }
         }
         let drained = CancellationToken::new();
@@ -75,13 +80,21 @@ impl Role for Agent {
             ..FacadeOptions::default()
         };
         let router = facade::router(engine.clone(), options);
-        context.ports.serve(FACADE_PORT, router).map_err(|error| RoleError::new(error.to_string()))?;
-        context.log.line(format!("agent {}/{} is ready", configuration.namespace, configuration.agent));
+        context
+            .ports
+            .serve(FACADE_PORT, router)
+            .map_err(|error| RoleError::new(error.to_string()))?;
+        context.log.line(format!(
+            "agent {}/{} is ready",
+            configuration.namespace, configuration.agent
+        ));
         context.readiness.ready();
         context.cancellation.cancelled().await;
         context.readiness.not_ready("draining");
         if !engine.drain(configuration.drain_timeout).await {
-            context.log.line("turns that still ran were stopped; they are continued when the agent starts again");
+            context
+                .log
+                .line("turns that still ran were stopped; they are continued when the agent starts again");
         }
         drained.cancel();
         if let Some(follower) = follower
@@ -124,7 +137,11 @@ impl Agent {
         })
     }
 
-    fn models(&self, configuration: &Configuration, context: &WorkloadContext) -> Result<Vec<ModelEntry>, RoleError> {
+    fn models(
+        &self,
+        configuration: &Configuration,
+        context: &WorkloadContext,
+    ) -> Result<Vec<ModelEntry>, RoleError> {
         let builtin: Arc<dyn Model> = match configuration.handler {
             HandlerMode::Echo => Arc::new(builtin::EchoModel),
             HandlerMode::Demo => Arc::new(builtin::DemoModel),
@@ -139,8 +156,12 @@ impl Agent {
         context: &WorkloadContext,
     ) -> Result<Vec<ModelEntry>, RoleError> {
         let path = &configuration.providers_path;
-        let text = context.files.read_to_string(path).map_err(|error| RoleError::new(error.to_string()))?;
-        let providers = ProvidersConfig::parse(&text).map_err(|error| RoleError::new(format!("{path}: {error}")))?;
+        let text = context
+            .files
+            .read_to_string(path)
+            .map_err(|error| RoleError::new(error.to_string()))?;
+        let providers =
+            ProvidersConfig::parse(&text).map_err(|error| RoleError::new(format!("{path}: {error}")))?;
         let build = BuildContext {
             connector: context.connector.clone(),
             files: context.files.clone(),
@@ -193,7 +214,10 @@ impl Agent {
             },
         );
         for missing in toolset.unavailable() {
-            context.log.line(format!("handler {} is not offered ({}): {}", missing.handler, missing.reason, missing.message));
+            context.log.line(format!(
+                "handler {} is not offered ({}): {}",
+                missing.handler, missing.reason, missing.message
+            ));
         }
         Ok(Arc::new(toolset))
     }

@@ -26,11 +26,16 @@ impl Role for MockModelRole {
     async fn run(&self, context: WorkloadContext) -> Result<(), RoleError> {
         let text = match context.arguments.as_slice() {
             [] => None,
-            [flag, path] if flag == "--scenario" => {
-                Some(context.files.read_to_string(path).map_err(|error| RoleError::new(error.to_string()))?)
-            }
+            [flag, path] if flag == "--scenario" => Some(
+                context
+                    .files
+                    .read_to_string(path)
+                    .map_err(|error| RoleError::new(error.to_string()))?,
+            ),
             other => {
-                return Err(RoleError::new(format!("arguments {other:?} are not of the form `--scenario FILE`")));
+                return Err(RoleError::new(format!(
+                    "arguments {other:?} are not of the form `--scenario FILE`"
+                )));
             }
         };
         let model = model(text.as_deref()).map_err(|error| RoleError::new(error.to_string()))?;

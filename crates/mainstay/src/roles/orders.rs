@@ -45,7 +45,12 @@ type Orders = Arc<Mutex<BTreeMap<u64, Order>>>;
 
 /// The service as a router, with its orders as they are at the start.
 pub(crate) fn router() -> Router {
-    let orders: Orders = Arc::new(Mutex::new(first_orders().into_iter().map(|order| (order.id, order)).collect()));
+    let orders: Orders = Arc::new(Mutex::new(
+        first_orders()
+            .into_iter()
+            .map(|order| (order.id, order))
+            .collect(),
+    ));
     Router::new()
         .route("/orders", get(list))
         .route("/orders/{id}", get(read).delete(delete))
@@ -64,10 +69,42 @@ fn first_orders() -> Vec<Order> {
         expected,
     };
     vec![
-        order(1015, "delivered", "Ada", &["lantern"], "24.00 EUR", "Parcel Post", "last Monday"),
-        order(1016, "open", "Grace", &["compass", "map"], "61.50 EUR", "a carrier yet to be chosen", "next week"),
-        order(1017, "shipped", "Linus", &["rope", "anchor"], "139.90 EUR", "Harbour Express", "Friday"),
-        order(1018, "returned", "Barbara", &["sextant"], "310.00 EUR", "Parcel Post", "last Thursday"),
+        order(
+            1015,
+            "delivered",
+            "Ada",
+            &["lantern"],
+            "24.00 EUR",
+            "Parcel Post",
+            "last Monday",
+        ),
+        order(
+            1016,
+            "open",
+            "Grace",
+            &["compass", "map"],
+            "61.50 EUR",
+            "a carrier yet to be chosen",
+            "next week",
+        ),
+        order(
+            1017,
+            "shipped",
+            "Linus",
+            &["rope", "anchor"],
+            "139.90 EUR",
+            "Harbour Express",
+            "Friday",
+        ),
+        order(
+            1018,
+            "returned",
+            "Barbara",
+            &["sextant"],
+            "310.00 EUR",
+            "Parcel Post",
+            "last Thursday",
+        ),
     ]
 }
 
@@ -78,8 +115,15 @@ struct Filter {
 
 async fn list(State(orders): State<Orders>, Query(filter): Query<Filter>) -> Response {
     let orders = orders.lock().unwrap_or_else(PoisonError::into_inner);
-    let chosen: Vec<&Order> =
-        orders.values().filter(|order| filter.status.as_deref().is_none_or(|status| status == order.status)).collect();
+    let chosen: Vec<&Order> = orders
+        .values()
+        .filter(|order| {
+            filter
+                .status
+                .as_deref()
+                .is_none_or(|status| status == order.status)
+        })
+        .collect();
     Json(json!({ "orders": chosen })).into_response()
 }
 
@@ -98,7 +142,11 @@ async fn delete(State(orders): State<Orders>, Path(id): Path<u64>) -> Response {
 }
 
 fn missing(id: u64) -> Response {
-    (StatusCode::NOT_FOUND, Json(json!({ "error": format!("there is no order {id}") }))).into_response()
+    (
+        StatusCode::NOT_FOUND,
+        Json(json!({ "error": format!("there is no order {id}") })),
+    )
+        .into_response()
 }
 
 /// The role `demo`: the service named by the first argument.
@@ -110,8 +158,16 @@ impl Role for Demo {
     async fn run(&self, context: WorkloadContext) -> Result<(), RoleError> {
         match context.arguments.first().map(String::as_str) {
             Some("orders") => {}
-            Some(other) => return Err(RoleError::new(format!("there is no demo service `{other}`; known: `orders`"))),
-            None => return Err(RoleError::new("name a demo service as the second argument; known: `orders`")),
+            Some(other) => {
+                return Err(RoleError::new(format!(
+                    "there is no demo service `{other}`; known: `orders`"
+                )));
+            }
+            None => {
+                return Err(RoleError::new(
+                    "name a demo service as the second argument; known: `orders`",
+                ));
+            }
         }
         let listener = context
             .ports
@@ -138,20 +194,33 @@ mod tests {
     use super::*;
 
     async fn ask(router: &Router, method: &str, path: &str) -> (StatusCode, String) {
-        let request = Request::builder().method(method).uri(path).body(Body::empty()).unwrap();
+        let request = Request::builder()
+            .method(method)
+            .uri(path)
+            .body(Body::empty())
+            .unwrap();
         let response = router.clone().oneshot(request).await.unwrap();
         let status = response.status();
-        (status, String::from_utf8(to_bytes(response.into_body(), 10_000).await.unwrap().to_vec()).unwrap())
+        (
+            status,
+            String::from_utf8(to_bytes(response.into_body(), 10_000).await.unwrap().to_vec()).unwrap(),
+        )
     }
 
     #[tokio::test]
     async fn orders_are_read_listed_and_deleted() {
         let router = router();
         let (status, body) = ask(&router, "GET", "/orders/1017").await;
-        assert!(status == StatusCode::OK && body.contains("Harbour Express"), "{body}");
+        assert!(
+            status == StatusCode::OK && body.contains("Harbour Express"),
+            "{body}"
+        );
         let (_, body) = ask(&router, "GET", "/orders?status=open").await;
         assert!(body.contains("1016") && !body.contains("1017"), "{body}");
-        assert_eq!(ask(&router, "DELETE", "/orders/1017").await.0, StatusCode::NO_CONTENT);
+        assert_eq!(
+            ask(&router, "DELETE", "/orders/1017").await.0,
+            StatusCode::NO_CONTENT
+        );
         assert_eq!(ask(&router, "GET", "/orders/1017").await.0, StatusCode::NOT_FOUND);
     }
 }

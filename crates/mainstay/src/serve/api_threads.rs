@@ -34,6 +34,20 @@ struct Shared {
     background: tokio::sync::Mutex<Option<JoinHandle<()>>>,
 }
 
+impl Drop for Shared {
+    fn drop(&mut self) {
+        // A start that failed half-way drops this inside async code, where a runtime must not wait for its threads.
+        let runtime = self
+            .runtime
+            .get_mut()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+            .take();
+        if let Some(runtime) = runtime {
+            runtime.shutdown_background();
+        }
+    }
+}
+
 impl ApiThreads {
     /// Opens the API over `kube` and starts its background work, until `cancellation`.
     pub(super) async fn start(
@@ -77,7 +91,11 @@ impl ApiThreads {
         cancellation: CancellationToken,
     ) -> Result<Serving, ServeError> {
         let api = self.api.clone();
-        match self.handle.spawn(async move { api.serve_tls(options, cancellation).await }).await {
+        match self
+            .handle
+            .spawn(async move { api.serve_tls(options, cancellation).await })
+            .await
+        {
             Ok(served) => served,
             Err(error) => std::panic::resume_unwind(error.into_panic()),
         }
@@ -108,7 +126,12 @@ impl ApiThreads {
         {
             tracing::error!(%error, "the background work of the API failed");
         }
-        let runtime = self.shared.runtime.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take();
+        let runtime = self
+            .shared
+            .runtime
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+            .take();
         if let Some(runtime) = runtime {
             runtime.shutdown_background();
         }

@@ -20,7 +20,12 @@ const TOOL_POLICIES: &str = "toolpolicies.omnia.altairalabs.ai";
 pub(super) async fn install(client: &Client, policy_engine: bool) -> Result<(), Failure> {
     let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
     let wanted = mainstay_resources::crds();
-    try_join_all(wanted.iter().map(|definition| one(&definitions, definition, policy_engine))).await?;
+    try_join_all(
+        wanted
+            .iter()
+            .map(|definition| one(&definitions, definition, policy_engine)),
+    )
+    .await?;
     Ok(())
 }
 
@@ -30,22 +35,36 @@ async fn one(
     policy_engine: bool,
 ) -> Result<(), Failure> {
     let name = definition.name_any();
-    let failed =
-        |error: kube::Error| Failure::new(format!("CustomResourceDefinition {name} cannot be installed: {error}"));
+    let failed = |error: kube::Error| {
+        Failure::new(format!(
+            "CustomResourceDefinition {name} cannot be installed: {error}"
+        ))
+    };
     let present = definitions.get_opt(&name).await.map_err(failed)?;
-    let ours = present.as_ref().is_none_or(|present| present.labels().contains_key(MANAGED_LABEL));
+    let ours = present
+        .as_ref()
+        .is_none_or(|present| present.labels().contains_key(MANAGED_LABEL));
     if !ours {
-        tracing::warn!(name, "this CustomResourceDefinition was installed by somebody else and is left as it is");
+        tracing::warn!(
+            name,
+            "this CustomResourceDefinition was installed by somebody else and is left as it is"
+        );
         return Ok(());
     }
     if name == TOOL_POLICIES && !policy_engine {
         if present.is_some_and(|present| present.labels().contains_key(MANAGED_LABEL)) {
             // Its objects would go with it: that has to be done by hand.
-            tracing::warn!(name, "the policy engine is off, and the kind stays because it was installed before");
+            tracing::warn!(
+                name,
+                "the policy engine is off, and the kind stays because it was installed before"
+            );
         }
         return Ok(());
     }
     let parameters = PatchParams::apply(MANAGER).force();
-    definitions.patch(&name, &parameters, &Patch::Apply(definition)).await.map_err(failed)?;
+    definitions
+        .patch(&name, &parameters, &Patch::Apply(definition))
+        .await
+        .map_err(failed)?;
     Ok(())
 }

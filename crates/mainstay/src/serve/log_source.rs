@@ -25,7 +25,11 @@ impl LogSource for Logs {
         Box::pin(async move {
             let Some(node) = self.node.get() else {
                 let reason = "the local node has not started".to_owned();
-                return Err(LogError::NotStarted { container: request.container, pod: request.pod, reason });
+                return Err(LogError::NotStarted {
+                    container: request.container,
+                    pod: request.pod,
+                    reason,
+                });
             };
             let query = LogQuery {
                 namespace: request.namespace,
@@ -40,11 +44,21 @@ impl LogSource for Logs {
                 limit_bytes: request.limit_bytes,
             };
             node.open(query).await.map_err(|error| match error {
-                logs::LogError::NotStarted { container, pod } => {
-                    LogError::NotStarted { container, pod, reason: "it has not run yet".to_owned() }
-                }
+                logs::LogError::NotStarted { container, pod } => LogError::NotStarted {
+                    container,
+                    pod,
+                    reason: "it has not run yet".to_owned(),
+                },
                 logs::LogError::NoPrevious { container, pod } => LogError::NoPrevious { container, pod },
-                logs::LogError::Read { container, pod, source } => LogError::Read { container, pod, source },
+                logs::LogError::Read {
+                    container,
+                    pod,
+                    source,
+                } => LogError::Read {
+                    container,
+                    pod,
+                    source,
+                },
             })
         })
     }

@@ -14,10 +14,16 @@ const BETWEEN_STEPS: Duration = Duration::from_millis(200);
 /// Runs until `cancellation`.
 pub(super) async fn run(payload: PayloadStore, clock: SharedClock, cancellation: CancellationToken) {
     loop {
-        let more = match payload.enforce_retention(RetentionLimits::default(), clock.now()).await {
+        let more = match payload
+            .enforce_retention(RetentionLimits::default(), clock.now())
+            .await
+        {
             Ok(step) => {
                 if step.sessions_retired > 0 {
-                    tracing::info!(sessions = step.sessions_retired, "sessions were forgotten by age or size");
+                    tracing::info!(
+                        sessions = step.sessions_retired,
+                        "sessions were forgotten by age or size"
+                    );
                 }
                 step.more
             }

@@ -33,6 +33,21 @@ pub(super) enum Frame {
     },
 }
 
+/// Why no conversation was opened.
+#[derive(Debug)]
+pub(super) enum NotOpened {
+    /// Nothing runs under the agent's name.
+    Absent(Failure),
+    /// Any other reason.
+    Failed(Failure),
+}
+
+impl From<Failure> for NotOpened {
+    fn from(failure: Failure) -> Self {
+        Self::Failed(failure)
+    }
+}
+
 /// An open conversation.
 #[derive(Debug)]
 pub(super) struct Connection {
@@ -48,7 +63,7 @@ impl Connection {
         namespace: &str,
         name: &str,
         session: Option<&str>,
-    ) -> Result<Self, Failure> {
+    ) -> Result<Self, NotOpened> {
         let base = endpoints.http.replacen("http", "ws", 1);
         let mut url = url::Url::parse(&format!("{base}/agents/"))
             .map_err(|error| Failure::new(format!("the front door's address {base}: {error}")))?;
@@ -66,9 +81,14 @@ impl Connection {
         let token = HeaderValue::from_str(&format!("Bearer {}", endpoints.token))
             .map_err(|_| Failure::new("the front door's token cannot be sent in a header"))?;
         request.headers_mut().insert(header::AUTHORIZATION, token);
-        let (socket, _) =
-            connect_async(request).await.map_err(|error| refusal(&error, &endpoints.http, namespace, name))?;
-        let mut connection = Self { socket, session: String::new(), open: true };
+        let (socket, _) = connect_async(request)
+            .await
+            .map_err(|error| refusal(&error, &endpoints.http, namespace, name))?;
+        let mut connection = Self {
+            socket,
+            session: String::new(),
+            open: true,
+        };
         connection.greet(session).await?;
         Ok(connection)
     }
@@ -85,11 +105,19 @@ impl Connection {
                 }
             }
         });
-        let frame = greeting.await.map_err(|_| Failure::new("the agent does not greet"))??;
-        self.session = frame.get("session_id").and_then(Value::as_str).unwrap_or_default().to_owned();
+        let frame = greeting
+            .await
+            .map_err(|_| Failure::new("the agent does not greet"))??;
+        self.session = frame
+            .get("session_id")
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+            .to_owned();
         match asked {
-            Some(asked) if asked != self.session => Err(Failure::new(format!("session {asked} cannot be continued"))
-                .with_hint("it may have expired, or belong to another agent")),
+            Some(asked) if asked != self.session => {
+                Err(Failure::new(format!("session {asked} cannot be continued"))
+                    .with_hint("it may have expired, or belong to another agent"))
+            }
             _ => Ok(()),
         }
     }
@@ -105,16 +133,23 @@ impl Connection {
     }
 
     /// Sends a message and gives the key that its turn will carry.
-    pub(super) async fn send(&mut self, content: &str, variables: &Map<String, Value>) -> Result<String, Failure> {
+    pub(super) async fn send(
+        &mut self,
+        content: &str,
+        variables: &Map<String, Value>,
+    ) -> Result<String, Failure> {
         let key = uuid::Uuid::new_v4().to_string();
         let mut message = json!({ "type": "message", "content": content, "client_key": key });
         if let (false, Some(object)) = (variables.is_empty(), message.as_object_mut()) {
             object.insert("metadata".to_owned(), Value::Object(variables.clone()));
         }
-        self.socket.send(Message::text(message.to_string())).await.map_err(|error| {
-            self.open = false;
-            Failure::new(format!("the message could not be sent: {error}"))
-        })?;
+        self.socket
+            .send(Message::text(message.to_string()))
+            .await
+            .map_err(|error| {
+                self.open = false;
+                Failure::new(format!("the message could not be sent: {error}"))
+            })?;
         Ok(key)
     }
 
@@ -134,9 +169,16 @@ impl Connection {
                 // or the connection have none.
                 Some("error") if !ends_turn(&frame) => {
                     let text = |field: &str| {
-                        frame.pointer(field).and_then(Value::as_str).unwrap_or_default().to_owned()
+                        frame
+                            .pointer(field)
+                            .and_then(Value::as_str)
+                            .unwrap_or_default()
+                            .to_owned()
                     };
-                    return Ok(Frame::Error { code: text("/error/code"), message: text("/error/message") });
+                    return Ok(Frame::Error {
+                        code: text("/error/code"),
+                        message: text("/error/message"),
+                    });
                 }
                 _ => {}
             }
@@ -164,8 +206,9 @@ impl Connection {
             };
             match message {
                 Message::Text(text) => {
-                    let frame = serde_json::from_str(&text)
-                        .map_err(|error| Failure::new(format!("a frame of the agent cannot be read: {error}")))?;
+                    let frame = serde_json::from_str(&text).map_err(|error| {
+                        Failure::new(format!("a frame of the agent cannot be read: {error}"))
+                    })?;
                     return Ok((frame, text.to_string()));
                 }
                 Message::Close(_) => {
@@ -193,12 +236,15 @@ fn error_of(frame: &Value) -> Failure {
     Failure::new(format!("{} ({})", text("/error/message"), text("/error/code")))
 }
 
-fn refusal(error: &tungstenite::Error, address: &str, namespace: &str, name: &str) -> Failure {
+fn refusal(error: &tungstenite::Error, address: &str, namespace: &str, name: &str) -> NotOpened {
     let tungstenite::Error::Http(response) = error else {
-        return Failure::new(format!("{address} cannot be reached: {error}"));
+        return NotOpened::Failed(Failure::new(format!("{address} cannot be reached: {error}")));
     };
-    let body: Value =
-        response.body().as_deref().and_then(|body| serde_json::from_slice(body).ok()).unwrap_or_default();
+    let body: Value = response
+        .body()
+        .as_deref()
+        .and_then(|body| serde_json::from_slice(body).ok())
+        .unwrap_or_default();
     let said = |field: &str| body.get(field).and_then(Value::as_str).map(str::to_owned);
     let text = said("error").unwrap_or_else(|| format!("the front door answered {}", response.status()));
     let text = match said("detail") {
@@ -207,8 +253,12 @@ fn refusal(error: &tungstenite::Error, address: &str, namespace: &str, name: &st
     };
     let failure = Failure::new(text);
     match response.status() {
-        StatusCode::NOT_FOUND => failure.with_hint(format!("is there an AgentRuntime `{name}` in `{namespace}`? `mainstay status` lists them")),
-        StatusCode::SERVICE_UNAVAILABLE => failure.with_hint("`mainstay status` says what the agent waits for"),
-        _ => failure,
+        StatusCode::NOT_FOUND => NotOpened::Absent(failure.with_hint(format!(
+            "is there an AgentRuntime `{name}` in `{namespace}`? `mainstay status` lists them"
+        ))),
+        StatusCode::SERVICE_UNAVAILABLE => {
+            NotOpened::Failed(failure.with_hint("`mainstay status` says what the agent waits for"))
+        }
+        _ => NotOpened::Failed(failure),
     }
 }

@@ -21,7 +21,11 @@ pub(super) struct View {
 impl View {
     /// A view that prints events as they are where `json` is set.
     pub(super) fn new(json: bool) -> Self {
-        Self { json, shown: 0, in_line: false }
+        Self {
+            json,
+            shown: 0,
+            in_line: false,
+        }
     }
 
     /// Ends a line that was begun.
@@ -50,7 +54,10 @@ impl View {
             Some(Payload::ModelRestarted(restarted)) => {
                 self.break_line();
                 self.shown = 0;
-                terminal::message(format!("(the model begins again: {})", escape(&restarted.reason, SHOWN)));
+                terminal::message(format!(
+                    "(the model begins again: {})",
+                    escape(&restarted.reason, SHOWN)
+                ));
             }
             Some(Payload::ModelFailed(failed)) => {
                 self.break_line();
@@ -59,7 +66,11 @@ impl View {
             }
             Some(Payload::ToolStarted(started)) => {
                 self.break_line();
-                let again = if started.repeated { " (again, after an unknown outcome)" } else { "" };
+                let again = if started.repeated {
+                    " (again, after an unknown outcome)"
+                } else {
+                    ""
+                };
                 let arguments = escape(&started.arguments.to_string(), SHOWN);
                 terminal::message(format!("→ {} {arguments}{again}", escape(&started.tool, SHOWN)));
             }
@@ -100,7 +111,9 @@ impl View {
 
 /// The text without what would drive the terminal: a model's words are from outside.
 fn printable(text: &str) -> String {
-    text.chars().filter(|letter| !letter.is_control() || matches!(letter, '\n' | '\t')).collect()
+    text.chars()
+        .filter(|letter| !letter.is_control() || matches!(letter, '\n' | '\t'))
+        .collect()
 }
 
 #[cfg(test)]

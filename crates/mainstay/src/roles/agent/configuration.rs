@@ -38,7 +38,10 @@ impl Configuration {
     /// Reads the environment of the workload.
     pub(super) fn read(context: &WorkloadContext) -> Result<Self, RoleError> {
         let text = |name: &str, default: &str| {
-            context.environment.get(name).map_or_else(|| default.to_owned(), |value| value.clone())
+            context
+                .environment
+                .get(name)
+                .map_or_else(|| default.to_owned(), |value| value.clone())
         };
         let duration = |name: &str, default: Duration| match context.environment.get(name) {
             None => Ok(default),
@@ -65,7 +68,10 @@ impl Configuration {
             handler,
             pack_path: text("OMNIA_PROMPTPACK_PATH", "/etc/omnia/pack/pack.json"),
             tools_path: text("OMNIA_TOOLS_CONFIG_PATH", "/etc/omnia/tools/tools.yaml"),
-            providers_path: text("OMNIA_PROVIDERS_CONFIG_PATH", "/etc/omnia/providers/providers.yaml"),
+            providers_path: text(
+                "OMNIA_PROVIDERS_CONFIG_PATH",
+                "/etc/omnia/providers/providers.yaml",
+            ),
             client_tool_timeout: duration("OMNIA_CLIENT_TOOL_TIMEOUT", Duration::from_secs(60))?,
             session_ttl: duration("OMNIA_CONTEXT_TTL", Duration::from_secs(24 * 60 * 60))?,
             drain_timeout: duration("OMNIA_DRAIN_TIMEOUT", DRAIN)?.min(LONGEST_DRAIN),

@@ -25,7 +25,12 @@ impl Feed {
     /// A feed for the workload's namespace into `engine`.
     pub(super) fn new(context: &WorkloadContext, engine: PolicyEngine) -> Self {
         let policies = Api::namespaced(context.identity.client.clone(), &context.identity.namespace);
-        Self { policies, engine, log: context.log.clone(), known: BTreeMap::new() }
+        Self {
+            policies,
+            engine,
+            log: context.log.clone(),
+            known: BTreeMap::new(),
+        }
     }
 
     /// Takes in the policies that there are.
@@ -36,7 +41,11 @@ impl Feed {
     pub(super) async fn first_list(mut self) -> Result<Self, RoleError> {
         match self.policies.list(&kube::api::ListParams::default()).await {
             Ok(found) => {
-                self.known = found.items.iter().map(|policy| (policy.name_any(), policy_spec(policy))).collect();
+                self.known = found
+                    .items
+                    .iter()
+                    .map(|policy| (policy.name_any(), policy_spec(policy)))
+                    .collect();
                 self.put_in_force();
             }
             Err(kube::Error::Api(status)) if status.is_not_found() => self.absent(),
@@ -47,7 +56,8 @@ impl Feed {
 
     /// Follows the policies until `cancellation`. While the watch is broken, those last seen stay in force.
     pub(super) async fn follow(mut self, cancellation: CancellationToken) {
-        let mut changes = Box::pin(watcher(self.policies.clone(), watcher::Config::default()).default_backoff());
+        let mut changes =
+            Box::pin(watcher(self.policies.clone(), watcher::Config::default()).default_backoff());
         let mut listed = BTreeMap::new();
         loop {
             let change = tokio::select! {
@@ -78,7 +88,9 @@ impl Feed {
                 }
                 Some(Err(error)) if kind_is_absent(&error) => self.absent(),
                 Some(Err(error)) => {
-                    self.log.line(format!("the watch of ToolPolicies broke and is taken up again: {error}"));
+                    self.log.line(format!(
+                        "the watch of ToolPolicies broke and is taken up again: {error}"
+                    ));
                 }
             }
         }
@@ -87,7 +99,9 @@ impl Feed {
     fn put_in_force(&self) {
         let set = PolicySet::compile(self.known.values().cloned().collect());
         for (policy, error) in set.errors() {
-            self.log.line(format!("ToolPolicy {policy} cannot be compiled and denies what it selects: {error}"));
+            self.log.line(format!(
+                "ToolPolicy {policy} cannot be compiled and denies what it selects: {error}"
+            ));
         }
         self.engine.set(set);
     }
@@ -95,7 +109,8 @@ impl Feed {
     /// The kind is not served: there is no policy engine, and nothing is judged (OM-483).
     fn absent(&mut self) {
         if self.engine.is_enabled() {
-            self.log.line("the ToolPolicy kind is not served: calls are not judged");
+            self.log
+                .line("the ToolPolicy kind is not served: calls are not judged");
         }
         self.known.clear();
         self.engine.disable();
