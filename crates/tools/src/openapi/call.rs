@@ -1,5 +1,7 @@
 //! One call of an operation: from arguments to a request (OM-430).
 
+use std::fmt;
+
 use bytes::Bytes;
 use http::Method;
 use serde_json::{Map, Value};
@@ -38,11 +40,22 @@ pub(super) enum Part {
 }
 
 /// An operation bound to the URL of its service.
-#[derive(Debug)]
 pub(crate) struct Call {
     plan: Plan,
     base: Url,
     body_check: Option<ArgumentCheck>,
+}
+
+impl fmt::Debug for Call {
+    // A URL is often misused for keys.
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("Call")
+            .field("method", &self.plan.method)
+            .field("path", &self.plan.path)
+            .field("host", &self.base.host_str())
+            .finish_non_exhaustive()
+    }
 }
 
 impl Call {
