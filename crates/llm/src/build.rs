@@ -174,7 +174,7 @@ pub fn build_chain(
 }
 
 /// The model of one provider, without retries.
-fn single(config: &ProviderConfig, context: &BuildContext) -> Result<Arc<dyn Model>, BuildError> {
+pub(crate) fn single(config: &ProviderConfig, context: &BuildContext) -> Result<Arc<dyn Model>, BuildError> {
     supported(&config.name, &config.kind, &config.role)?;
     if config.kind == "mock" {
         let mock = MockModel::from_config(config, context).map_err(|source| BuildError::Scenario {

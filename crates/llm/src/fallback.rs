@@ -90,7 +90,7 @@ impl Chain {
                 Err(error) => error,
             };
             error.attempts = retry + 1;
-            // A probe is one attempt (interfaces of the model layer).
+            // A probe is one attempt (OR-227).
             let may_retry = error.is_retryable() && retry < self.policy.retries && !ticket.is_probe();
             let delay = self
                 .policy

@@ -144,7 +144,10 @@ impl ProviderHealth {
         loop {
             changed.mark_unchanged();
             let now = Instant::now();
-            let entry = self.state().enter(now);
+            let (entry, suspect) = {
+                let mut state = self.state();
+                (state.enter(now), state.is_suspect())
+            };
             let again = match entry {
                 Entry::Go(pass) => return Ok(self.hand_out(pass)),
                 Entry::Cooling { remaining } => return Err(Denied::Cooling { remaining }),
@@ -154,17 +157,16 @@ impl ProviderHealth {
                 return Err(Denied::WaitedTooLong);
             }
             // The short wait of a first burst is not worth a word.
-            if again.is_none() && !std::mem::replace(&mut told, true) {
+            if suspect && !std::mem::replace(&mut told, true) {
                 waiting(self.reason());
             }
-            let wake = again.map_or(deadline, |again| again.min(deadline));
             // Woken or timed out: both look again.
-            let _ = tokio::time::timeout_at(wake, changed.changed()).await;
+            let _ = tokio::time::timeout_at(again.min(deadline), changed.changed()).await;
         }
     }
 
-    /// A ticket for one attempt at a provider that cools down, where there is no other (interfaces
-    /// of the model layer). `Err` says how long until the next probe.
+    /// A ticket for one attempt at a provider that cools down, where there is no other (OR-227).
+    /// `Err` says how long until the next probe.
     pub(crate) async fn probe(
         self: &Arc<Self>,
         deadline: Instant,
@@ -295,7 +297,7 @@ impl Ticket {
         let Some(pass) = self.pass.take() else {
             return Next::Join;
         };
-        let kept = self.health.state().failed(pass, error);
+        let kept = self.health.state().failed(pass, error, Instant::now());
         self.health.announce();
         match kept {
             Some(pass) => {

@@ -21,6 +21,10 @@ const TRUST: Duration = Duration::from_secs(60);
 // A call that has waited this long is slow rather than about to fail, and lets another one go.
 const PATIENCE: Duration = Duration::from_secs(2);
 
+// How long a failure keeps other calls back where nothing follows it. Those that go on trying are slow
+// then, which is no reason to hold up anybody.
+const SUSPICION: Duration = Duration::from_secs(15);
+
 // Wait before the first probe of a cooling provider and, doubling, between further ones.
 const FIRST_PROBE: Duration = Duration::from_secs(5);
 const LONGEST_PROBE_GAP: Duration = Duration::from_secs(60);
@@ -44,7 +48,7 @@ pub(super) enum Entry {
     Go(Pass),
     /// Something has to change first; at `again` it does so by itself.
     Wait {
-        again: Option<Instant>,
+        again: Instant,
     },
     Cooling {
         remaining: Duration,
@@ -77,8 +81,8 @@ pub(super) struct State {
     cooling: Option<Cooling>,
     // The last failure, until an answer comes.
     cause: Option<ModelError>,
-    // A call failed and nothing has been heard since.
-    suspect: bool,
+    // A call failed, and until then those that go on trying are waited for.
+    suspect_until: Option<Instant>,
     trusted_until: Option<Instant>,
     probers: usize,
     unanswered: Vec<(u64, Instant)>,
@@ -113,6 +117,11 @@ impl State {
         self.cause.as_ref()
     }
 
+    /// Whether a failure is why calls wait.
+    pub(super) fn is_suspect(&self) -> bool {
+        self.suspect_until.is_some()
+    }
+
     pub(super) fn remaining(&self, now: Instant) -> Option<Duration> {
         let cooling = self.cooling.as_ref()?;
         Some(cooling.until.saturating_duration_since(now)).filter(|left| !left.is_zero())
@@ -124,14 +133,14 @@ impl State {
         }
         if self.cooling.take().is_some() {
             // It may be up again. A few calls find out.
-            self.suspect = true;
+            self.suspect_until = Some(now + SUSPICION);
         }
-        if self.suspect {
+        if let Some(until) = self.suspect_until.filter(|until| now < *until) {
             return if self.probers < PROBERS {
                 self.probers += 1;
                 Entry::Go(Pass::Prober)
             } else {
-                Entry::Wait { again: None }
+                Entry::Wait { again: until }
             };
         }
         if self.trusted_until.is_some_and(|until| now < until) {
@@ -140,7 +149,7 @@ impl State {
         self.unanswered.retain(|(_, since)| now < *since + PATIENCE);
         match self.unanswered.first() {
             Some((_, oldest)) if self.unanswered.len() >= UNPROVEN => Entry::Wait {
-                again: Some(*oldest + PATIENCE),
+                again: *oldest + PATIENCE,
             },
             _ => {
                 self.calls += 1;
@@ -183,12 +192,12 @@ impl State {
 
     /// The provider answered: the count starts anew (OR-224). Whether others may wait for this.
     pub(super) fn succeeded(&mut self, pass: Pass, now: Instant) -> bool {
-        let news = self.suspect || self.cooling.is_some() || !self.unanswered.is_empty();
+        let news = self.suspect_until.is_some() || self.cooling.is_some() || !self.unanswered.is_empty();
         self.release(pass);
         self.failures = 0;
         self.cooling = None;
         self.cause = None;
-        self.suspect = false;
+        self.suspect_until = None;
         self.trusted_until = Some(now + TRUST);
         self.unanswered.clear();
         self.record = None;
@@ -198,13 +207,18 @@ impl State {
     /// The provider refused this one call, so it is up, but nothing succeeded.
     pub(super) fn refused(&mut self, pass: Pass) {
         self.release(pass);
-        self.suspect = false;
+        self.suspect_until = None;
     }
 
     /// An attempt failed and could be made again. `None`: others find out already.
-    pub(super) fn failed(&mut self, pass: Pass, error: &ModelError) -> Option<Pass> {
+    pub(super) fn failed(&mut self, pass: Pass, error: &ModelError, now: Instant) -> Option<Pass> {
         self.cause = Some(error.clone());
         self.trusted_until = None;
+        if self.cooling.is_none() {
+            // A provider that asks for a wait is not asked again before, by anybody.
+            let asked = error.retry_after.unwrap_or_default();
+            self.suspect_until = Some(now + SUSPICION.max(asked * 2));
+        }
         if pass == Pass::Prober {
             return Some(pass);
         }
@@ -212,7 +226,6 @@ impl State {
         if self.cooling.is_some() {
             return None;
         }
-        self.suspect = true;
         if self.probers >= PROBERS {
             return None;
         }
@@ -231,7 +244,7 @@ impl State {
         self.release(pass);
         self.cause = Some(error.clone());
         self.trusted_until = None;
-        self.suspect = false;
+        self.suspect_until = None;
         let asked = error
             .retry_after
             .map(|asked| asked.min(LONGEST_COOLDOWN))

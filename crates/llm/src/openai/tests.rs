@@ -22,13 +22,16 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::{
-    build::{BuildContext, build},
+    build::{BuildContext, build, single},
     config::{OpenAiApi, ProviderConfig},
+    cooldown::{Cooldowns, ProviderKey},
     error::ModelErrorKind,
     event::{FinishReason, ModelEvent},
+    fallback::{Candidate, Chain},
     message::Message,
     mock::{MockModel, Scenario, router},
     model::complete,
+    retry::RetryPolicy,
     transport::KeyHeader,
 };
 
@@ -507,4 +510,76 @@ async fn claude_is_sent_its_key_its_version_and_its_path_or_250() {
     assert_eq!(headers["x-api-key"], "sk-ant");
     assert_eq!(headers["anthropic-version"], "2023-06-01");
     assert!(!headers.contains_key("authorization"));
+}
+
+/// Chains over real connections, which retry without a wait worth mentioning.
+fn impatient(configs: &[&ProviderConfig], cooldowns: &Cooldowns) -> Chain {
+    let context = context(&[("KEY", "k")]);
+    let numbered = configs.iter().enumerate();
+    let candidates = numbered
+        .map(|(index, config)| Candidate {
+            model: single(config, &context).unwrap(),
+            health: cooldowns.health(&ProviderKey::of(config)),
+            model_name: (index > 0).then(String::new),
+        })
+        .collect();
+    let policy = RetryPolicy {
+        base: Duration::from_millis(1),
+        ..RetryPolicy::default()
+    };
+    Chain::new("chain", candidates, policy, SeededRandom::new(1))
+}
+
+#[tokio::test]
+async fn an_error_that_opens_a_200_stream_is_retried_in_every_format_or_216() {
+    for (kind, api) in [
+        ("openai", OpenAiApi::Chat),
+        ("openai", OpenAiApi::Auto),
+        ("claude", OpenAiApi::Chat),
+    ] {
+        let model = MockModel::with_scenario("mock", Scenario::parse(HELP_DESK).unwrap());
+        let base = serve(router(model, clock::system())).await;
+        let config = ProviderConfig {
+            kind: kind.to_owned(),
+            api,
+            ..config(base)
+        };
+        let chain = impatient(&[&config], &Cooldowns::in_memory(clock::system()));
+        let request = Request {
+            messages: vec![Message::user("flaky")],
+            ..Request::default()
+        };
+        let answer = complete(&chain, request).await.unwrap();
+        assert_eq!(answer.text, "At last.", "{kind} {api:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_chain_of_two_formats_asks_each_provider_for_its_own_model_or_221() {
+    let (down, refused) = server(&[("/messages", 503, "{}")]).await;
+    let (up, seen) = scripted(vec![(200, STREAM, streamed())]).await;
+    let claude = ProviderConfig {
+        kind: "claude".to_owned(),
+        provider: "main".to_owned(),
+        model: "claude-x".to_owned(),
+        ..config(down)
+    };
+    let other = ProviderConfig {
+        provider: "spare".to_owned(),
+        model: "gpt-x".to_owned(),
+        ..config(up)
+    };
+    let cooldowns = Cooldowns::in_memory(clock::system());
+    // Two agents that use the same Providers share what is known of them (OR-226).
+    for _ in 0..2 {
+        let chain = impatient(&[&claude, &other], &cooldowns);
+        let request = Request {
+            model: "claude-x".to_owned(),
+            ..hello()
+        };
+        assert_eq!(complete(&chain, request).await.unwrap().text, "hi");
+    }
+    assert_eq!(refused.lock().unwrap().len(), 4);
+    let seen = seen.lock().unwrap();
+    assert!(seen.iter().all(|(_, body)| body["model"] == "gpt-x"));
 }

@@ -259,3 +259,19 @@ fn the_older_form_of_a_call_is_understood_or_243() {
     assert_eq!((call.name.as_str(), call.arguments.as_str()), ("f", "{\"x\":1}"));
     assert_eq!(events[2], ModelEvent::Finished(FinishReason::ToolCalls));
 }
+
+#[test]
+fn a_recorded_stream_with_parallel_calls_d10() {
+    let mut decoder = crate::sse::Decoder::new(crate::sse::DEFAULT_LIMIT);
+    let mut decoded = Vec::new();
+    let stream = include_str!("../../../fixtures/chat-tool-use.sse");
+    decoder.push(stream.as_bytes(), &mut decoded).unwrap();
+    let mut reader = Box::new(AnswerReader::default());
+    let mut events = Vec::new();
+    for event in decoded.iter().filter(|event| event.data != "[DONE]") {
+        let data = serde_json::from_str(&event.data).unwrap();
+        events.extend(reader.event(&event.name, data).unwrap().events);
+    }
+    events.extend(Reader::finish(reader, &*SeededRandom::new(1)));
+    insta::assert_debug_snapshot!("stream", events);
+}

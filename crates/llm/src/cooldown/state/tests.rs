@@ -83,7 +83,7 @@ async fn a_burst_at_an_unproven_provider_is_let_in_little_by_little() {
     assert_eq!(
         state.enter(now),
         Entry::Wait {
-            again: Some(now + PATIENCE)
+            again: now + PATIENCE
         }
     );
     // Slow is not failing.
@@ -108,10 +108,15 @@ async fn after_a_failure_few_calls_go_on_and_any_answer_ends_that() {
     let calls: Vec<Pass> = (0..6).map(|_| pass(&mut state, now)).collect();
     let kept: Vec<Option<Pass>> = calls[..5]
         .iter()
-        .map(|pass| state.failed(*pass, &failure()))
+        .map(|pass| state.failed(*pass, &failure(), now))
         .collect();
     assert_eq!(kept.iter().flatten().count(), PROBERS);
-    assert_eq!(state.enter(now), Entry::Wait { again: None });
+    assert_eq!(
+        state.enter(now),
+        Entry::Wait {
+            again: now + SUSPICION
+        }
+    );
     // A prober that goes away makes room for another.
     state.release(Pass::Prober);
     assert_eq!(pass(&mut state, now), Pass::Prober);
@@ -125,7 +130,7 @@ async fn a_refused_request_shows_that_the_provider_is_up() {
     let mut state = State::default();
     let now = Instant::now();
     let first = pass(&mut state, now);
-    let prober = state.failed(first, &failure()).unwrap();
+    let prober = state.failed(first, &failure(), now).unwrap();
     state.refused(prober);
     assert!(matches!(pass(&mut state, now), Pass::Unproven(_)));
 }
@@ -196,4 +201,25 @@ async fn a_stored_cooldown_goes_on_after_a_restart() {
     let mut state = State::default();
     state.restore(record, now, wall() - seconds(365 * 86_400));
     assert_eq!(state.remaining(now), Some(LONGEST_COOLDOWN));
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_failure_does_not_hold_up_a_slow_provider_for_long() {
+    let mut state = State::default();
+    let now = Instant::now();
+    let calls: Vec<Pass> = (0..3).map(|_| pass(&mut state, now)).collect();
+    for call in calls {
+        state.failed(call, &failure(), now);
+    }
+    assert!(matches!(state.enter(now), Entry::Wait { .. }));
+    // Nothing failed since; the two that go on trying are slow.
+    let later = now + SUSPICION;
+    assert!(matches!(pass(&mut state, later), Pass::Unproven(_)));
+
+    // A provider that asked for a wait is left alone for that long.
+    let call = pass(&mut state, later);
+    let mut asked = ModelError::with_status("p", 429, "slow down");
+    asked.retry_after = Some(seconds(30));
+    state.failed(call, &asked, later);
+    assert!(matches!(state.enter(later + seconds(30)), Entry::Wait { .. }));
 }
