@@ -11,6 +11,7 @@ mod history;
 mod layout;
 mod object;
 mod options;
+mod seal;
 mod state;
 mod watch;
 mod writer;
@@ -22,6 +23,7 @@ use tokio::sync::{mpsc, oneshot, watch as notice};
 
 pub use object::{Body, Change, Event, EventKind, Expect, Key, Page, Snapshot, Stored};
 pub use options::{KubeOptions, WindowLimits};
+pub use seal::{SealError, ValueSeal};
 pub use watch::{Lagged, Watch, WatchItem};
 
 use crate::StorageFault;
@@ -145,10 +147,15 @@ impl KubeStore {
                 .open_in_memory()
                 .map_err(|error| load_error(&options, error))?,
         };
-        let readers = history::Readers::new(options.path.clone(), options.readers);
+        let readers = history::Readers::new(options.path.clone(), options.readers, options.sealing());
         let capacity = options.queue.max(1);
         let (requests, queue) = mpsc::channel(capacity);
-        let loaded = state::load(&connection, &options.window, options.clock.now());
+        let loaded = state::load(
+            &connection,
+            &options.window,
+            &options.sealing(),
+            options.clock.now(),
+        );
         let shared = Arc::new(Shared::new(loaded.map_err(|error| load_error(&options, error))?));
         let (published, notice) = notice::channel(shared.read().revision());
         let writer = Writer::new(connection, queue, Arc::clone(&shared), published, options)?;

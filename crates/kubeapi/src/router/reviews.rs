@@ -287,7 +287,7 @@ fn faults(
     let mut metadata = review.get("metadata").cloned().unwrap_or_default();
     if let Some(fields) = metadata.as_object_mut() {
         fields.remove("managedFields");
-        fields.retain(|name, value| !value.is_null() && !(local && name == "namespace"));
+        fields.retain(|name, value| !(value.is_null() || local && name == "namespace"));
     }
     if metadata.as_object().is_some_and(|fields| !fields.is_empty()) {
         let detail = if local {

@@ -4,11 +4,11 @@
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use bytes::Bytes;
 use rusqlite::{Connection, OpenFlags, params};
 use tokio::sync::{Semaphore, mpsc, oneshot};
 
 use super::object::{Key, Page, Stored};
+use super::seal::Sealing;
 use super::writer::Request;
 use super::{HistoryError, state};
 use crate::StorageFault;
@@ -28,15 +28,17 @@ pub(super) struct Query {
 pub(super) struct Readers {
     path: Option<PathBuf>,
     places: Arc<Semaphore>,
+    sealing: Sealing,
     // A std mutex: held to push or pop one connection, never across an await.
     idle: Arc<Mutex<Vec<Connection>>>,
 }
 
 impl Readers {
-    pub(super) fn new(path: Option<PathBuf>, places: usize) -> Self {
+    pub(super) fn new(path: Option<PathBuf>, places: usize, sealing: Sealing) -> Self {
         Self {
             path,
             places: Arc::new(Semaphore::new(places.max(1))),
+            sealing,
             idle: Arc::default(),
         }
     }
@@ -47,11 +49,12 @@ impl Readers {
         query: Query,
         writer: &mpsc::Sender<Request>,
     ) -> Result<Page, HistoryError> {
+        let sealing = self.sealing.clone();
         let Some(path) = self.path.clone() else {
             let (reply, answer) = oneshot::channel();
             let read = Request::Read(Box::new(move |connection| {
                 // The caller may have gone; then nobody needs the answer.
-                let _ = reply.send(page(connection, &query));
+                let _ = reply.send(page(connection, &query, &sealing));
             }));
             writer.send(read).await.map_err(|_| HistoryError::Closed)?;
             return answer.await.unwrap_or(Err(HistoryError::Closed));
@@ -65,7 +68,7 @@ impl Readers {
                 None => open(&path).map_err(storage)?,
             };
             let transaction = connection.transaction().map_err(storage)?;
-            let answer = page(&transaction, &query);
+            let answer = page(&transaction, &query, &sealing);
             transaction.finish().map_err(storage)?;
             idle.lock()
                 .unwrap_or_else(PoisonError::into_inner)
@@ -94,7 +97,7 @@ fn open(path: &PathBuf) -> rusqlite::Result<Connection> {
     Ok(connection)
 }
 
-fn page(connection: &Connection, query: &Query) -> Result<Page, HistoryError> {
+fn page(connection: &Connection, query: &Query, sealing: &Sealing) -> Result<Page, HistoryError> {
     let compacted = state::compacted(connection).map_err(storage)?;
     if query.revision < compacted {
         return Err(HistoryError::Compacted {
@@ -102,11 +105,11 @@ fn page(connection: &Connection, query: &Query) -> Result<Page, HistoryError> {
             oldest: compacted,
         });
     }
-    read_page(connection, query).map_err(storage)
+    read_page(connection, query, sealing).map_err(storage)
 }
 
 /// First the keys, from the index alone, then the values of those that are returned: counting the rest costs no values.
-fn read_page(connection: &Connection, query: &Query) -> rusqlite::Result<Page> {
+fn read_page(connection: &Connection, query: &Query, sealing: &Sealing) -> rusqlite::Result<Page> {
     let (namespace, name) = query.after.clone().unwrap_or_default();
     let mut keys = connection.prepare_cached(
         "SELECT max(revision), deleted FROM revisions \
@@ -135,15 +138,17 @@ fn read_page(connection: &Connection, query: &Query) -> rusqlite::Result<Page> {
             continue;
         }
         items.push(values.query_row([row.get::<_, u64>(0)?], |row| {
+            let key = Key {
+                resource: Arc::clone(&resource),
+                namespace: row.get_ref(0)?.as_str()?.into(),
+                name: row.get_ref(1)?.as_str()?.into(),
+            };
+            let revision = row.get(2)?;
             Ok(Stored {
-                key: Key {
-                    resource: Arc::clone(&resource),
-                    namespace: row.get_ref(0)?.as_str()?.into(),
-                    name: row.get_ref(1)?.as_str()?.into(),
-                },
-                revision: row.get(2)?,
+                value: sealing.of_file(&key, revision, row.get(4)?)?,
+                key,
+                revision,
                 create_revision: row.get(3)?,
-                value: Bytes::from(row.get::<_, Vec<u8>>(4)?),
             })
         })?);
     }

@@ -1,10 +1,12 @@
 //! How the store is opened.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use mainstay_telemetry::clock::{self, SharedClock};
 
+use super::seal::{Sealing, ValueSeal};
 use crate::CommitGate;
 use crate::layout::Upgrade;
 
@@ -49,6 +51,8 @@ pub struct KubeOptions {
     pub readers: usize,
     /// How long SQLite waits for a lock that another connection holds.
     pub busy_timeout: Duration,
+    /// Seals values of some resources in the file (KA-034); `None` leaves all open.
+    pub seal: Option<Arc<dyn ValueSeal>>,
     /// Makes commits fail; for tests.
     pub commit_gate: Option<CommitGate>,
 }
@@ -73,8 +77,13 @@ impl KubeOptions {
             queue: 1024,
             readers: 2,
             busy_timeout: Duration::from_secs(5),
+            seal: None,
             commit_gate: None,
         }
+    }
+
+    pub(super) fn sealing(&self) -> Sealing {
+        Sealing(self.seal.clone())
     }
 }
 

@@ -13,6 +13,7 @@ use super::KubeStatistics;
 use super::layout::FIRST_REVISION;
 use super::object::{Event, EventKind, Key, Stored};
 use super::options::WindowLimits;
+use super::seal::Sealing;
 
 /// The state behind its lock. A std lock: held for look-ups and clones of references, never across an await.
 #[derive(Debug)]
@@ -208,6 +209,7 @@ impl Names {
 pub(super) fn load(
     connection: &Connection,
     limits: &WindowLimits,
+    sealing: &Sealing,
     now: Timestamp,
 ) -> rusqlite::Result<State> {
     let compacted = compacted(connection)?.max(FIRST_REVISION);
@@ -231,7 +233,12 @@ pub(super) fn load(
         while let Some(row) = rows.next()? {
             let at: u64 = row.get(0)?;
             let written_at: i64 = row.get(6)?;
-            let value = Bytes::from(row.get::<_, Vec<u8>>(7)?);
+            let key = Key {
+                resource: names.shared(row.get_ref(1)?.as_str()?),
+                namespace: names.shared(row.get_ref(2)?.as_str()?),
+                name: row.get_ref(3)?.as_str()?.into(),
+            };
+            let value = sealing.of_file(&key, at, row.get(7)?)?;
             // A gap would make the window's arithmetic wrong; only compaction makes gaps, and only below `compacted`.
             let fits = at == start
                 && events.len() < limits.events
@@ -243,11 +250,6 @@ pub(super) fn load(
             start = at - 1;
             bytes += value.len();
             values.insert(at, value.clone());
-            let key = Key {
-                resource: names.shared(row.get_ref(1)?.as_str()?),
-                namespace: names.shared(row.get_ref(2)?.as_str()?),
-                name: row.get_ref(3)?.as_str()?.into(),
-            };
             let previous_revision: u64 = row.get(4)?;
             let kind = match (row.get::<_, bool>(5)?, previous_revision) {
                 (true, _) => EventKind::Deleted,
@@ -280,7 +282,7 @@ pub(super) fn load(
                 None => {
                     let value: Vec<u8> =
                         previous_value.query_row(params![previous_revision], |row| row.get(0))?;
-                    let value = Bytes::from(value);
+                    let value = sealing.of_file(&event.key, previous_revision, value)?;
                     values.insert(previous_revision, value.clone());
                     value
                 }
@@ -303,7 +305,10 @@ pub(super) fn load(
             };
             let value = match values.get(&at) {
                 Some(value) => value.clone(),
-                None => Bytes::from(previous_value.query_row(params![at], |row| row.get::<_, Vec<u8>>(0))?),
+                None => {
+                    let value: Vec<u8> = previous_value.query_row(params![at], |row| row.get(0))?;
+                    sealing.of_file(&key, at, value)?
+                }
             };
             let stored = Stored {
                 key: key.clone(),

@@ -269,6 +269,7 @@ impl Writer {
     }
 
     fn write(&mut self, accepted: &[Accepted]) -> rusqlite::Result<()> {
+        let sealing = self.options.sealing();
         let transaction = self
             .connection
             .transaction_with_behavior(TransactionBehavior::Immediate)?;
@@ -283,6 +284,7 @@ impl Writer {
                 previous_revision,
             } in accepted
             {
+                let value = sealing.to_file(&event.key, event.revision, &event.value)?;
                 insert.execute(params![
                     event.revision,
                     event.key.resource,
@@ -292,7 +294,7 @@ impl Writer {
                     previous_revision,
                     event.kind == EventKind::Deleted,
                     event.written_at,
-                    &event.value[..],
+                    &value[..],
                 ])?;
             }
         }
