@@ -103,8 +103,8 @@ trait Form: Send + Sized + 'static {
     fn event(&mut self, event: ModelEvent, out: &mut Vec<sse::Event>);
     /// What follows the last event.
     fn end(&mut self, out: &mut Vec<sse::Event>);
-    /// An error in the middle of a streamed answer.
-    fn error_event(&mut self, error: &ModelError) -> sse::Event;
+    /// An error inside a streamed answer, which ends it.
+    fn error(&mut self, error: &ModelError, out: &mut Vec<sse::Event>);
 }
 
 /// Plays the answer to `request` in `form`.
@@ -163,7 +163,10 @@ fn write<F: Form>(
                             yield Err(error);
                         }
                         ModelErrorKind::Protocol => yield Ok(sse::Event::default().data(MALFORMED)),
-                        _ => yield Ok(form.error_event(&error)),
+                        _ => form.error(&error, &mut out),
+                    }
+                    for event in out {
+                        yield Ok(event);
                     }
                     return;
                 }

@@ -175,11 +175,11 @@ impl Form for Chat {
         out.push(sse::Event::default().data("[DONE]"));
     }
 
-    fn error_event(&mut self, error: &ModelError) -> sse::Event {
+    fn error(&mut self, error: &ModelError, out: &mut Vec<sse::Event>) {
         let body = wire::ErrorBody {
             error: error_object(error),
         };
-        sse::Event::default().data(text_of(&body))
+        out.push(sse::Event::default().data(text_of(&body)));
     }
 }
 

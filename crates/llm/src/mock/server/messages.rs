@@ -318,9 +318,9 @@ impl Form for Messages {
         Self::send(&stop, out);
     }
 
-    fn error_event(&mut self, error: &ModelError) -> sse::Event {
+    fn error(&mut self, error: &ModelError, out: &mut Vec<sse::Event>) {
         let body = error_body(status_of(error), &error.message);
-        sse::Event::default().event("error").data(text_of(&body))
+        out.push(sse::Event::default().event("error").data(text_of(&body)));
     }
 }
 

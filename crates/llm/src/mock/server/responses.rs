@@ -287,6 +287,13 @@ impl Responses {
         self.output.push(item);
     }
 
+    fn begin(&mut self, out: &mut Vec<sse::Event>) {
+        for kind in ["response.created", "response.in_progress"] {
+            let response = self.response("in_progress", None);
+            self.send(kind, Self::with_response(response), out);
+        }
+    }
+
     fn with_response(response: wire::ResponseObject) -> wire::StreamEvent {
         wire::StreamEvent {
             response: Some(response),
@@ -354,12 +361,7 @@ impl Form for Responses {
 
     fn event(&mut self, event: ModelEvent, out: &mut Vec<sse::Event>) {
         match event {
-            ModelEvent::Started => {
-                for kind in ["response.created", "response.in_progress"] {
-                    let response = self.response("in_progress", None);
-                    self.send(kind, Self::with_response(response), out);
-                }
-            }
+            ModelEvent::Started => self.begin(out),
             ModelEvent::Text(piece) => self.add(true, piece, out),
             ModelEvent::Thinking(piece) => self.add(false, piece, out),
             ModelEvent::ToolCall(call) => self.stream_call(&call, out),
@@ -375,7 +377,11 @@ impl Form for Responses {
 
     fn end(&mut self, _out: &mut Vec<sse::Event>) {}
 
-    fn error_event(&mut self, error: &ModelError) -> sse::Event {
+    fn error(&mut self, error: &ModelError, out: &mut Vec<sse::Event>) {
+        if self.sequence == 0 {
+            // The format's streams begin with the answer, also where nothing comes of it.
+            self.begin(out);
+        }
         let object = error_object(error);
         let event = wire::StreamEvent {
             kind: "error".to_owned(),
@@ -385,6 +391,6 @@ impl Form for Responses {
             extra: Map::from_iter([("param".to_owned(), Value::Null)]),
             ..wire::StreamEvent::default()
         };
-        sse::Event::default().event("error").data(text_of(&event))
+        out.push(sse::Event::default().event("error").data(text_of(&event)));
     }
 }
