@@ -2,17 +2,19 @@
 //!
 //! Role: turns a provider-neutral [`request::Request`] into one provider's wire format, sends it
 //! through the workload's connector, and turns the answer into [`event::ModelEvent`]s; retries what
-//! may be retried; and offers a scripted model ([`mock`]) that needs no network and no key, also as
-//! an HTTP server.
+//! may be retried, goes on with another provider, and leaves failing ones alone for a while; and offers
+//! a scripted model ([`mock`]) that needs no network and no key, also as an HTTP server.
 //!
 //! Main types: [`model::Model`] (what a turn calls), [`request::Request`], [`event::ModelEvent`],
-//! [`error::ModelError`], [`config::ProviderConfig`] (what the controllers render), [`build::build`].
+//! [`error::ModelError`], [`config::ProviderConfig`] (what the controllers render), [`build::build`]
+//! and [`build::build_chain`], [`cooldown::Cooldowns`] (one for the process).
 //!
 //! Never: provider JSON outside [`types`] and [`conversion`], Kubernetes types, a credential in a
 //! log, an error, an event or `Debug` output, or a connection made other than by
 //! [`mainstay_workload::Connector`].
 //!
-//! Start reading at [`model`], then [`openai`] for a provider over HTTP, or [`mock`] for the script.
+//! Start reading at [`model`], then [`fallback`] for a call's way through its providers, [`openai`] or
+//! [`anthropic`] for one over HTTP, [`cooldown`] for what is known of failures, or [`mock`] for the script.
 
 pub mod anthropic;
 pub mod build;
