@@ -13,7 +13,7 @@ use mainstay_resources::{
             Handler, HandlerType,
             auth::{Auth, AuthType},
             retry::HttpRetryPolicy,
-            transport::HttpConfig,
+            transport::{HttpConfig, OpenApiConfig},
         },
     },
     validation::{tool_auth, tool_registry},
@@ -126,6 +126,9 @@ impl Tools {
                 })
                 .collect();
         }
+        if handler.kind == HandlerType::OpenApi {
+            rendered.openapi = handler.open_api_config.as_ref().map(openapi);
+        }
         if handler.kind == HandlerType::Client {
             rendered.client = handler.client_config.as_ref().map(|client| config::ClientConfig {
                 consent_message: client.consent_message.clone(),
@@ -202,6 +205,15 @@ fn http(config: &HttpConfig) -> config::HttpConfig {
     rendered
 }
 
+fn openapi(config: &OpenApiConfig) -> config::OpenapiConfig {
+    let mut rendered = config::OpenapiConfig::new(&config.spec_url);
+    rendered.base_url.clone_from(&config.base_url);
+    rendered.operation_filter.clone_from(&config.operation_filter);
+    rendered.headers.clone_from(&config.headers);
+    rendered.retry_policy = config.retry_policy.as_ref().map(retry);
+    rendered
+}
+
 /// The handler is valid, so everything here parses; what does not would be the default, which is also what an absent
 /// field is (OM-004).
 fn retry(policy: &HttpRetryPolicy) -> config::RetryPolicy {
@@ -271,6 +283,22 @@ mod tests {
         assert_eq!(handler.timeout, Duration::from_secs(90));
         assert_eq!(tools.names, ["get_order"]);
         assert!(http.retry_policy.is_none() && handler.auth.is_none() && tools.secrets.is_empty());
+    }
+
+    #[test]
+    fn an_openapi_handler_is_rendered_with_its_block_om_365() {
+        let tools = rendered(
+            json!([{ "name": "orders", "type": "openapi", "openAPIConfig": {
+                "specURL": "http://orders/openapi.json", "operationFilter": ["get_order"],
+                "retryPolicy": { "maxAttempts": 3 },
+            } }]),
+            false,
+        );
+        let openapi = tools.config.handlers[0].openapi.as_ref().unwrap();
+        assert_eq!(openapi.spec_url, "http://orders/openapi.json");
+        assert_eq!(openapi.operation_filter, ["get_order"]);
+        assert_eq!(openapi.retry_policy.as_ref().unwrap().max_attempts, 3);
+        assert!(tools.names.is_empty(), "its tools are known to the agent only");
     }
 
     #[test]

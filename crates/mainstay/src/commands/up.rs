@@ -98,7 +98,7 @@ async fn settle(
         .filter(|object| object.kind.kind == "AgentRuntime")
         .collect();
     // Together: several agents that wait for something would else be waited for one after the other.
-    for report in futures::future::join_all(agents.iter().map(|agent| agent_report(&client, agent))).await {
+    for report in futures::future::join_all(agents.iter().map(|agent| agent_report(&client, agent, began))).await {
         terminal::message(report);
     }
     for registry in applied.iter().filter(|object| object.kind.kind == "ToolRegistry") {

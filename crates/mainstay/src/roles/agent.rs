@@ -25,6 +25,9 @@ use self::configuration::{Configuration, HandlerMode};
 
 /// The name of the container port that the facade is served under.
 pub(crate) const FACADE_PORT: &str = "facade";
+/// How long an agent waits at its start for backends that describe their tools themselves. Those that are later are asked
+/// again in the background.
+const DISCOVERED_WITHIN: Duration = Duration::from_secs(3);
 /// How long a role may take to end when nothing says otherwise.
 const DRAIN: Duration = Duration::from_secs(30);
 
@@ -118,7 +121,7 @@ impl Agent {
             agent: configuration.agent.clone(),
             pack: pack(configuration, context)?,
             models: self.models(configuration, context)?,
-            tools: self.tools(configuration, context, policy)?,
+            tools: self.tools(configuration, context, policy).await?,
             journal: Arc::new(self.payload.clone()),
             hubs: self.hubs.clone(),
             clock: Arc::clone(&self.clock),
@@ -181,7 +184,7 @@ impl Agent {
             .collect()
     }
 
-    fn tools(
+    async fn tools(
         &self,
         configuration: &Configuration,
         context: &WorkloadContext,
@@ -213,6 +216,7 @@ impl Agent {
                 },
             },
         );
+        toolset.settled(DISCOVERED_WITHIN).await;
         for missing in toolset.unavailable() {
             context.log.line(format!(
                 "handler {} is not offered ({}): {}",

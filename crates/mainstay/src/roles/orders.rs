@@ -5,6 +5,7 @@
 //! | `GET /orders` and `GET /orders?status=STATUS` | `{"orders": [ORDER, …]}` |
 //! | `GET /orders/ID` | ORDER, or 404 |
 //! | `DELETE /orders/ID` | 204, or 404 |
+//! | `GET /openapi.json` | its description in OpenAPI 3.1 |
 //! | `GET /healthz` | 200 |
 //!
 //! ORDER is `{"id", "status", "customer", "items", "total", "carrier", "expected"}`. The orders are in memory: each
@@ -25,7 +26,7 @@ use axum::{
 };
 use mainstay_workload::{Role, RoleError, WorkloadContext};
 use serde::{Deserialize, Serialize};
-use serde_json::json;
+use serde_json::{Value, json};
 
 /// One order.
 #[derive(Clone, Debug, Serialize)]
@@ -54,8 +55,57 @@ pub(crate) fn router() -> Router {
     Router::new()
         .route("/orders", get(list))
         .route("/orders/{id}", get(read).delete(delete))
+        .route("/openapi.json", get(|| async { Json(description()) }))
         .route("/healthz", get(|| async { "ok" }))
         .with_state(orders)
+}
+
+/// What the service says of itself. The operations have the names that the help desk's pack lists.
+fn description() -> Value {
+    let id = json!({
+        "name": "id", "in": "path", "required": true, "schema": { "type": "integer" },
+        "description": "The order's number, for example 1017",
+    });
+    let order = json!({ "description": "The order", "content": { "application/json": { "schema": { "$ref": "#/components/schemas/Order" } } } });
+    let missing = json!({ "description": "There is no such order" });
+    json!({
+        "openapi": "3.1.0",
+        "info": { "title": "Orders", "version": "1.0.0" },
+        "paths": {
+            "/orders": {
+                "get": {
+                    "operationId": "list_orders",
+                    "summary": "Lists orders, all of them or those of one status.",
+                    "parameters": [{
+                        "name": "status", "in": "query",
+                        "schema": { "type": "string", "enum": ["open", "shipped", "delivered", "returned"] },
+                    }],
+                    "responses": { "200": { "description": "The orders" } },
+                },
+            },
+            "/orders/{id}": {
+                "parameters": [id],
+                "get": {
+                    "operationId": "get_order",
+                    "summary": "Reads one order by its number.",
+                    "responses": { "200": order, "404": missing },
+                },
+                "delete": {
+                    "operationId": "delete_order",
+                    "summary": "Deletes an order for good.",
+                    "responses": { "204": { "description": "It is deleted" }, "404": missing },
+                },
+            },
+        },
+        "components": { "schemas": { "Order": {
+            "type": "object",
+            "properties": {
+                "id": { "type": "integer" }, "status": { "type": "string" }, "customer": { "type": "string" },
+                "items": { "type": "array", "items": { "type": "string" } }, "total": { "type": "string" },
+                "carrier": { "type": "string" }, "expected": { "type": "string" },
+            },
+        } } },
+    })
 }
 
 fn first_orders() -> Vec<Order> {
