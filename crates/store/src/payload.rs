@@ -6,8 +6,10 @@
 //! of the process, but not of the machine.
 //!
 //! [`PayloadStore`] is the handle. `sessions.rs` has sessions, locks and messages, `events.rs` the append that the turn
-//! engine lives on, `resume.rs` what a crash left open, `retention.rs` what is forgotten.
+//! engine lives on, `resume.rs` what a crash left open, `retention.rs` what is forgotten, `cooldowns.rs` which model providers
+//! are left alone.
 
+mod cooldowns;
 mod events;
 mod layout;
 mod messages;
@@ -22,6 +24,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use mainstay_telemetry::clock::{self, SharedClock};
 
+pub use cooldowns::{CooldownKey, StoredCooldown};
 pub use events::{NewEvent, StoredEvent};
 pub use messages::{NewMessage, StoredMessage};
 pub use resume::{OpenToolCall, OpenTurn};

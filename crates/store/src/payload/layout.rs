@@ -119,15 +119,43 @@ CREATE TABLE accepted_client_keys (
 ) STRICT, WITHOUT ROWID;
 ";
 
+/// What the second layout adds to the first.
+const UPGRADE_2: &str = "
+-- Ours: model providers that are left alone for a while, so that a restart does not ask them all again (contract 8).
+CREATE TABLE provider_cooldowns (
+    namespace TEXT NOT NULL,
+    provider TEXT NOT NULL,
+    provider_type TEXT NOT NULL,
+    failures INTEGER NOT NULL,
+    ends_at INTEGER NOT NULL, -- nanoseconds since 1970
+    reason TEXT NOT NULL,
+    status INTEGER, -- of HTTP
+    message TEXT NOT NULL,
+    PRIMARY KEY (namespace, provider, provider_type)
+) STRICT, WITHOUT ROWID;
+";
+
 pub(super) fn layouts() -> Layouts {
     Layouts {
         application_id: APPLICATION_ID,
-        versions: vec![Version {
-            number: 1,
-            create: Cow::Borrowed(CREATE_1),
-            upgrade: Cow::Borrowed(""),
-            fingerprint: Cow::Borrowed("82ef46491ad3ed8ffee948d6ee3d68b06dbaa7231011f2339d6cd23477918be5"),
-        }],
+        versions: vec![
+            Version {
+                number: 1,
+                create: Cow::Borrowed(CREATE_1),
+                upgrade: Cow::Borrowed(""),
+                fingerprint: Cow::Borrowed(
+                    "82ef46491ad3ed8ffee948d6ee3d68b06dbaa7231011f2339d6cd23477918be5",
+                ),
+            },
+            Version {
+                number: 2,
+                create: Cow::Owned(format!("{CREATE_1}{UPGRADE_2}")),
+                upgrade: Cow::Borrowed(UPGRADE_2),
+                fingerprint: Cow::Borrowed(
+                    "78223a47f3b3d2725ceb920d4bba26b1c6ad9df643f2080b4fa4f031fafc1f76",
+                ),
+            },
+        ],
     }
 }
 

@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::thread::Durability;
-use super::{PayloadError, PayloadStore, sessions::STREAM_TYPE, to_nanoseconds};
+use super::{PayloadError, PayloadStore, cooldowns, sessions::STREAM_TYPE, to_nanoseconds};
 
 /// How much is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,6 +82,7 @@ fn step(
     if done.rows_removed < budget {
         done.sessions_retired += retire_unused(connection, oldest, to_nanoseconds(now), budget)?;
         done.rows_removed += remove_old_events(connection, Some(oldest), budget - done.rows_removed)?;
+        done.rows_removed += cooldowns::forget(connection, oldest, budget - done.rows_removed)?;
     }
     if done.rows_removed == 0 && done.sessions_retired == 0 && used_bytes(connection)? > limits.bytes {
         done.sessions_retired += retire_longest_unused(connection, to_nanoseconds(now))?;
