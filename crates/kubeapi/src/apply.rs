@@ -137,7 +137,7 @@ pub fn apply(
     let errors = walk::check(ty, configuration);
     if !errors.is_empty() {
         return Err(ApiError::new(
-            Reason::InternalError,
+            Reason::Unknown,
             format!(
                 "failed to create typed patch object ({}): {}",
                 describe(configuration),

@@ -22,14 +22,17 @@ const LABEL_1035_MESSAGE: &str = "a DNS-1035 label must consist of lower case al
 const QUALIFIED_NAME_MESSAGE: &str = "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')";
 const LABEL_VALUE_MESSAGE: &str = "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')";
 
+/// The finalizers without a domain of their own that built-in kinds may have.
+const STANDARD_FINALIZERS: [&str; 3] = ["kubernetes", object::ORPHAN, object::FOREGROUND];
+
 /// Which names a kind allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NameRule {
     /// Lower case letters, digits, `-` and `.`; nearly every kind.
     Subdomain,
-    /// As a subdomain without dots: Namespaces.
+    /// As a subdomain without dots: Namespaces and Services.
     Label,
-    /// As a label that begins with a letter: Services.
+    /// As a label that begins with a letter: the names of a CustomResourceDefinition.
     Label1035,
     /// Anything that can stand in a path: RBAC.
     PathSegment,
@@ -39,8 +42,7 @@ impl NameRule {
     /// The rule of a kind, by its storage resource (`GROUP/PLURAL`).
     pub(crate) fn of(storage_resource: &str) -> Self {
         match storage_resource {
-            "/namespaces" => Self::Label,
-            "/services" => Self::Label1035,
+            "/namespaces" | "/services" => Self::Label,
             _ if storage_resource.starts_with("rbac.authorization.k8s.io/") => Self::PathSegment,
             _ => Self::Subdomain,
         }
@@ -71,6 +73,11 @@ pub(crate) fn generated_base(generate_name: &str) -> &str {
     }
 }
 
+/// As [`too_long`], in the words of the newer checks.
+fn too_many_bytes(limit: usize) -> String {
+    format!("must be no more than {limit} bytes")
+}
+
 fn too_long(limit: usize) -> String {
     format!("must be no more than {limit} characters")
 }
@@ -94,7 +101,14 @@ pub(crate) fn label(name: &str) -> Vec<String> {
         messages.push(too_long(LABEL_LENGTH));
     }
     if !is_label(name.as_bytes()) {
-        messages.push(LABEL_MESSAGE.to_owned());
+        // Dots are the usual mistake, of those who expect a subdomain.
+        messages.push(
+            if name.contains('.') && name.split('.').all(|part| is_label(part.as_bytes())) {
+                "must not contain dots".to_owned()
+            } else {
+                LABEL_MESSAGE.to_owned()
+            },
+        );
     }
     messages
 }
@@ -135,11 +149,13 @@ pub(crate) fn qualified_name(key: &str) -> Vec<String> {
         None => key,
         Some((prefix, name)) => {
             if name.contains('/') {
-                return vec![format!(
-                    "a qualified name must consist of alphanumeric characters, '-', '_' or '.', and must start and \
-                     end with an alphanumeric character with an optional DNS subdomain prefix and '/' (e.g. \
+                return vec![
+                    "a valid label key must consist of alphanumeric characters, '-', '_' or '.', and must start and end with \
+                     an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is \
+                     '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]') with an optional DNS subdomain prefix and '/' (e.g. \
                      'example.com/MyName')"
-                )];
+                        .to_owned(),
+                ];
             }
             if prefix.is_empty() {
                 messages.push("prefix part must be non-empty".to_owned());
@@ -156,7 +172,7 @@ pub(crate) fn qualified_name(key: &str) -> Vec<String> {
     if name.is_empty() {
         messages.push("name part must be non-empty".to_owned());
     } else if name.len() > LABEL_LENGTH {
-        messages.push(format!("name part {}", too_long(LABEL_LENGTH)));
+        messages.push(format!("name part {}", too_many_bytes(LABEL_LENGTH)));
     }
     if !is_name_part(name.as_bytes()) {
         messages.push(QUALIFIED_NAME_MESSAGE.to_owned());
@@ -174,7 +190,7 @@ fn is_name_part(part: &[u8]) -> bool {
 pub(crate) fn label_value(value: &str) -> Vec<String> {
     let mut messages = Vec::new();
     if value.len() > LABEL_LENGTH {
-        messages.push(too_long(LABEL_LENGTH));
+        messages.push(too_many_bytes(LABEL_LENGTH));
     }
     if !value.is_empty() && !is_name_part(value.as_bytes()) {
         messages.push(LABEL_VALUE_MESSAGE.to_owned());
@@ -183,7 +199,9 @@ pub(crate) fn label_value(value: &str) -> Vec<String> {
 }
 
 /// Checks `metadata` as `ValidateObjectMeta` does.
-pub(crate) fn check_metadata(object: &Value, rule: NameRule) -> Vec<FieldError> {
+///
+/// `builtin` says that it is the metadata of a kind of Kubernetes itself, whose finalizers have stricter names.
+pub(crate) fn check_metadata(object: &Value, rule: NameRule, builtin: bool) -> Vec<FieldError> {
     let path = FieldPath::of("metadata");
     let mut errors = Vec::new();
     let Some(metadata) = object::metadata(object) else {
@@ -220,7 +238,12 @@ pub(crate) fn check_metadata(object: &Value, rule: NameRule) -> Vec<FieldError> 
         false,
         &mut errors,
     );
-    check_finalizers(metadata.get("finalizers"), &path.child("finalizers"), &mut errors);
+    check_finalizers(
+        metadata.get("finalizers"),
+        builtin,
+        &path.child("finalizers"),
+        &mut errors,
+    );
     check_owners(object, &path.child("ownerReferences"), &mut errors);
     errors
 }
@@ -267,11 +290,23 @@ fn check_string_map(map: Option<&Value>, path: &FieldPath, labels: bool, errors:
     }
 }
 
-fn check_finalizers(finalizers: Option<&Value>, path: &FieldPath, errors: &mut Vec<FieldError>) {
+fn check_finalizers(
+    finalizers: Option<&Value>,
+    builtin: bool,
+    path: &FieldPath,
+    errors: &mut Vec<FieldError>,
+) {
     let names = object::text_list(finalizers);
     for (index, name) in names.iter().enumerate() {
         for message in qualified_name(name) {
-            errors.push(FieldError::invalid(&path.index(index), json!(name), message));
+            errors.push(FieldError::invalid(path, json!(name), message));
+        }
+        if builtin && !name.contains('/') && !STANDARD_FINALIZERS.contains(&name.as_str()) {
+            errors.push(FieldError::invalid(
+                &path.index(index),
+                json!(name),
+                "name is neither a standard finalizer name nor is it fully qualified",
+            ));
         }
     }
     let has = |name: &str| names.iter().any(|finalizer| finalizer == name);
@@ -294,42 +329,36 @@ fn check_owners(object: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) 
         .and_then(Value::as_array)
         .cloned()
         .unwrap_or_default();
-    let mut controllers = 0;
+    let mut controllers = Vec::new();
     for (index, (owner, entry)) in object::owner_references(object).iter().zip(&entries).enumerate() {
         let path = path.index(index);
         if owner.api_version.is_empty() {
-            errors.push(FieldError::invalid(
+            errors.push(FieldError::required(
                 &path.child("apiVersion"),
-                json!(""),
-                "version must not be empty",
+                "must not be empty",
             ));
         }
         for (field, value) in [("kind", &owner.kind), ("name", &owner.name), ("uid", &owner.uid)] {
             if value.is_empty() {
-                errors.push(FieldError::invalid(
-                    &path.child(field),
-                    json!(value),
-                    format!("{field} must not be empty"),
-                ));
+                errors.push(FieldError::required(&path.child(field), "must not be empty"));
             }
         }
         if owner.api_version == "v1" && owner.kind == "Event" {
             errors.push(FieldError::invalid(
                 &path,
-                json!("/v1, Kind=Event"),
+                entry.clone(),
                 "/v1, Kind=Event is disallowed from being an owner",
             ));
         }
         if entry.get("controller").and_then(Value::as_bool) == Some(true) {
-            controllers += 1;
+            controllers.push(format!("{}/{}", owner.kind, owner.name));
         }
     }
-    if controllers > 1 {
-        errors.push(FieldError::invalid(
-            path,
-            Value::Array(entries),
-            "Only one reference can have Controller set to true. Found \"true\" in references for more than one owner",
-        ));
+    if let [first, second, ..] = controllers.as_slice() {
+        let detail = format!(
+            "Only one reference can have Controller set to true. Found \"true\" in references for {first} and {second}"
+        );
+        errors.push(FieldError::invalid(path, Value::Array(entries.clone()), detail));
     }
 }
 
@@ -372,12 +401,9 @@ mod tests {
         );
         assert_eq!(
             NameRule::of("/namespaces").check("a.b", false),
-            vec![LABEL_MESSAGE]
+            vec!["must not contain dots"]
         );
-        assert_eq!(
-            NameRule::of("/services").check("1a", false),
-            vec![LABEL_1035_MESSAGE]
-        );
+        assert_eq!(NameRule::Label1035.check("1a", false), vec![LABEL_1035_MESSAGE]);
         assert!(
             NameRule::of("rbac.authorization.k8s.io/roles")
                 .check("system:node", false)
@@ -390,7 +416,7 @@ mod tests {
     #[test]
     fn label_keys_and_values_are_checked_ka_008() {
         let object = json!({"metadata": {"name": "a", "labels": {"example.com/": "x", "ok": "not ok!"}}});
-        let errors = check_metadata(&object, NameRule::Subdomain);
+        let errors = check_metadata(&object, NameRule::Subdomain, true);
         let texts: Vec<String> = errors.iter().map(ToString::to_string).collect();
         assert!(
             texts[0]
@@ -406,7 +432,7 @@ mod tests {
     #[test]
     fn annotations_have_a_total_size_ka_008() {
         let object = json!({"metadata": {"name": "a", "annotations": {"k": "v".repeat(ANNOTATIONS_BYTES)}}});
-        let errors = check_metadata(&object, NameRule::Subdomain);
+        let errors = check_metadata(&object, NameRule::Subdomain, true);
         assert_eq!(
             errors[0].to_string(),
             "metadata.annotations: Too long: may not be more than 262144 bytes"

@@ -166,6 +166,46 @@ pub(crate) fn format_time(time: Timestamp) -> String {
     time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
+/// Appends an encoded object without its `apiVersion` and `kind`, which the list it is in states for all. Nothing is parsed:
+/// only the borders of the fields are looked for.
+pub(crate) fn write_without_type(encoded: &[u8], out: &mut Vec<u8>) {
+    let Some(fields) = encoded
+        .strip_prefix(b"{")
+        .and_then(|rest| rest.strip_suffix(b"}"))
+    else {
+        out.extend_from_slice(encoded);
+        return;
+    };
+    out.push(b'{');
+    let (mut start, mut depth, mut in_text, mut escaped, mut first) = (0_usize, 0_usize, false, false, true);
+    let mut write = |field: &[u8], out: &mut Vec<u8>| {
+        if !field.starts_with(b"\"apiVersion\":") && !field.starts_with(b"\"kind\":") {
+            if !first {
+                out.push(b',');
+            }
+            first = false;
+            out.extend_from_slice(field);
+        }
+    };
+    for (at, byte) in fields.iter().enumerate() {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' if in_text => escaped = true,
+            b'"' => in_text = !in_text,
+            _ if in_text => {}
+            b'{' | b'[' => depth += 1,
+            b'}' | b']' => depth = depth.saturating_sub(1),
+            b',' if depth == 0 => {
+                write(fields.get(start..at).unwrap_or_default(), out);
+                start = at + 1;
+            }
+            _ => {}
+        }
+    }
+    write(fields.get(start..).unwrap_or_default(), out);
+    out.push(b'}');
+}
+
 /// Encodes an object for the store, which writes the revision between the quotes of `resourceVersion`.
 ///
 /// The offset is found while writing: searching the text for the field would also find it inside an annotation.
@@ -263,6 +303,20 @@ mod tests {
         let mut text = String::from_utf8(body.bytes.to_vec()).unwrap();
         text.insert_str(body.revision_at.unwrap(), revision);
         serde_json::from_str(&text).unwrap()
+    }
+
+    #[test]
+    fn an_object_in_a_list_has_no_type_of_its_own_ka_025() {
+        let without = |value: Value| {
+            let mut out = Vec::new();
+            write_without_type(value.to_string().as_bytes(), &mut out);
+            serde_json::from_slice::<Value>(&out).unwrap()
+        };
+        let data = json!({"kind": "a,\"kind\":\"b\"", "x": [{"kind": "c"}], "\\": "\\\""});
+        let object =
+            json!({"apiVersion": "v1", "kind": "ConfigMap", "data": data, "metadata": {"name": "a"}});
+        assert_eq!(without(object), json!({"data": data, "metadata": {"name": "a"}}));
+        assert_eq!(without(json!({"apiVersion": "v1", "kind": "X"})), json!({}));
     }
 
     #[test]

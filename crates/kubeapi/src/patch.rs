@@ -164,7 +164,7 @@ fn bad_document(value: &Value, wanted: &str) -> Box<ApiError> {
 
 /// What the reference answers whenever a patch is well-formed and cannot be done; it does not say why.
 fn unprocessable() -> Box<ApiError> {
-    ApiError::new(
+    ApiError::bare(
         Reason::Invalid,
         "the server rejected our request due to an error in our request",
     )

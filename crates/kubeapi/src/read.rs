@@ -69,8 +69,8 @@ pub(crate) fn parse_version(text: &str) -> ApiResult<Option<u64>> {
     }
     text.parse().map(Some).map_err(|_not_a_number| {
         ApiError::new(
-            Reason::BadRequest,
-            format!("Invalid value: {text:?}: strconv.ParseUint: parsing {text:?}: invalid syntax"),
+            Reason::Unknown,
+            format!("resourceVersion: Invalid value: {text:?}: strconv.ParseUint: parsing {text:?}: invalid syntax"),
         )
     })
 }
@@ -79,7 +79,7 @@ pub(crate) fn parse_version(text: &str) -> ApiResult<Option<u64>> {
 pub(crate) fn too_large(wanted: u64, current: u64) -> Box<ApiError> {
     let mut error = ApiError::new(
         Reason::Timeout,
-        format!("Too large resource version: {wanted}, current: {current}"),
+        format!("Timeout: Too large resource version: {wanted}, current: {current}"),
     );
     error.causes = vec![crate::status::Cause {
         reason: "ResourceVersionTooLarge".to_owned(),

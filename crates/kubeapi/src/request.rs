@@ -43,8 +43,9 @@ impl Verb {
         match (method.as_str(), collection) {
             ("GET" | "HEAD", true) => Some(if watch { Self::Watch } else { Self::List }),
             ("GET" | "HEAD", false) => Some(Self::Get),
+            ("POST", true) => Some(Self::Create),
             // A POST below an object is the creation of a subresource, as with `pods/NAME/binding`.
-            ("POST", _) => Some(Self::Create),
+            ("POST", false) if !path.subresource.is_empty() => Some(Self::Create),
             ("PUT", false) => Some(Self::Update),
             ("PATCH", false) => Some(Self::Patch),
             ("DELETE", true) => Some(Self::DeleteCollection),

@@ -43,6 +43,8 @@ pub enum Reason {
     Timeout,
     /// 504 of a write
     ServerTimeout,
+    /// 500 of a fault that the reference gives no reason for
+    Unknown,
 }
 
 impl Reason {
@@ -61,7 +63,7 @@ impl Reason {
             Self::UnsupportedMediaType => 415,
             Self::Invalid => 422,
             Self::TooManyRequests => 429,
-            Self::InternalError => 500,
+            Self::InternalError | Self::Unknown => 500,
             Self::ServiceUnavailable => 503,
             Self::Timeout | Self::ServerTimeout => 504,
         }
@@ -88,6 +90,7 @@ impl Reason {
             Self::ServiceUnavailable => "ServiceUnavailable",
             Self::Timeout => "Timeout",
             Self::ServerTimeout => "ServerTimeout",
+            Self::Unknown => "",
         }
     }
 }
@@ -121,6 +124,8 @@ pub struct ApiError {
     pub causes: Vec<Cause>,
     /// `details.retryAfterSeconds`, and the `Retry-After` header.
     pub retry_after_seconds: Option<u32>,
+    /// Whether `details` is sent even when it holds nothing, as with failures that the reference makes of a bare code.
+    pub bare: bool,
     /// `metadata.continue`: with an expired continue token, one that goes on inconsistently.
     pub continuation: Option<String>,
 }
@@ -139,8 +144,21 @@ impl ApiError {
             kind: String::new(),
             causes: Vec::new(),
             retry_after_seconds: None,
+            bare: false,
             continuation: None,
         })
+    }
+
+    /// A failure that the reference makes of its code alone: `details` are there, and empty.
+    pub fn bare(reason: Reason, message: impl Into<String>) -> Box<Self> {
+        let mut error = Self::new(reason, message);
+        error.bare = true;
+        error
+    }
+
+    /// 422 for the options of a request, such as `ListOptions.meta.k8s.io "" is invalid: …`.
+    pub(crate) fn invalid_options(kind: &str, errors: &[FieldError]) -> Box<Self> {
+        Self::invalid("meta.k8s.io", kind, "", errors)
     }
 
     /// 404 for an object: `deployments.apps "x" not found`.
@@ -268,7 +286,10 @@ impl ApiError {
         if let (Some(token), Some(metadata)) = (&self.continuation, status.get_mut("metadata")) {
             *metadata = json!({"continue": token});
         }
-        if let (false, Some(object)) = (details.is_empty(), status.as_object_mut()) {
+        if let (Reason::Unknown, Some(object)) = (self.reason, status.as_object_mut()) {
+            object.remove("reason");
+        }
+        if let (true, Some(object)) = (self.bare || !details.is_empty(), status.as_object_mut()) {
             object.insert("details".to_owned(), Value::Object(details));
         }
         status

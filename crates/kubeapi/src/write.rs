@@ -176,7 +176,11 @@ impl Api {
             }));
         }
         let committed = match (effect, revision) {
-            (Effect::Remove, Some(revision)) => self.remove(key, &mut object, revision).await?,
+            // What was stored is what is gone: the write that let it go is in the answer alone.
+            (Effect::Remove, Some(revision)) => {
+                let mut last = prior.clone().unwrap_or_default();
+                self.remove(key, &mut last, revision).await?
+            }
             (_, Some(revision)) => self.put(key, &mut object, Expect::Revision(revision)).await?,
             (_, None) => self.put(key, &mut object, Expect::Absent).await?,
         };

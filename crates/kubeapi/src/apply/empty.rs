@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use crate::schema::Node;
+use crate::schema::{Node, NodeKind};
 
 /// Fields of built-in types that are structs and not pointers in the reference, so that an object always has them.
 const EMBEDDED_STRUCTS: [&str; 19] = [
@@ -51,6 +51,15 @@ pub(super) fn empty_object(node: &Node, like: &Value) -> Value {
 
 fn empty_struct(node: &Node) -> Value {
     let mut object = Map::new();
+    // A list that every such object has is there, and null.
+    for name in node.checks.iter().flat_map(|checks| &checks.required) {
+        if node
+            .property(name)
+            .is_some_and(|below| matches!(below.kind, NodeKind::Array { .. }))
+        {
+            object.insert(name.clone(), Value::Null);
+        }
+    }
     for name in EMBEDDED_STRUCTS {
         insert_empty_struct(node, name, &mut object);
     }

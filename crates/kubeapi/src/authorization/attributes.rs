@@ -65,6 +65,9 @@ impl Attributes {
             "DELETE" => "delete",
             _ => "",
         };
+        if path.watch && verb == "get" {
+            verb = "watch";
+        }
         if name.is_empty() && verb == "get" {
             verb = if options.watch { "watch" } else { "list" };
             // A collection of which one name is chosen is a request for that name.

@@ -35,7 +35,7 @@ pub struct KindInfo {
     pub categories: Vec<String>,
     /// Whether objects live in a namespace.
     pub namespaced: bool,
-    /// What can be done with it, sorted.
+    /// What can be done with it, in the order in which discovery lists it.
     pub verbs: Vec<String>,
     /// Whether `status` is a subresource.
     pub status: bool,

@@ -58,7 +58,7 @@ impl Strategy {
                 ..empty
             },
             "/secrets" => Self {
-                prepare: configuration::prepare_secret,
+                default: configuration::default_secret,
                 validate: configuration::validate_secret,
                 ..empty
             },

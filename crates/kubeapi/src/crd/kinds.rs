@@ -12,12 +12,12 @@ use crate::{
 };
 
 const VERBS: [&str; 8] = [
-    "create",
     "delete",
     "deletecollection",
     "get",
     "list",
     "patch",
+    "create",
     "update",
     "watch",
 ];

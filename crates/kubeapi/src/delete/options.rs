@@ -1,9 +1,10 @@
 //! `DeleteOptions`, from the body or the query.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::{
     builtin::KindInfo,
+    field::{FieldError, FieldPath},
     object::{self, FOREGROUND, ORPHAN},
     request::{DryRun, QueryOptions},
     status::{ApiError, ApiResult, Reason},
@@ -64,9 +65,12 @@ impl DeleteOptions {
         if let Some(kind) = fields.get("kind").and_then(Value::as_str)
             && kind != "DeleteOptions"
         {
+            let version = fields.get("apiVersion").and_then(Value::as_str).unwrap_or("");
             return Err(ApiError::new(
                 Reason::BadRequest,
-                format!("expected a DeleteOptions object in the body of a deletion, got {kind}"),
+                format!(
+                    "no kind {kind:?} is registered for version {version:?} in scheme \"pkg/runtime/scheme.go:111\""
+                ),
             ));
         }
         if let Some(seconds) = fields.get("gracePeriodSeconds").and_then(Value::as_i64) {
@@ -79,7 +83,11 @@ impl DeleteOptions {
             options.orphan_dependents = Some(orphan);
         }
         let dry_run = object::text_list(fields.get("dryRun"));
-        options.dry_run |= dry_run.iter().any(|value| value == "All");
+        if dry_run.iter().any(|value| value != "All") {
+            let error = FieldError::not_supported(&FieldPath::of("dryRun"), json!(dry_run), &["All"]);
+            return Err(ApiError::invalid_options("DeleteOptions", &[error]));
+        }
+        options.dry_run |= !dry_run.is_empty();
         let precondition = |field: &str| {
             body.pointer(&format!("/preconditions/{field}"))
                 .and_then(Value::as_str)
@@ -91,36 +99,37 @@ impl DeleteOptions {
     }
 
     fn checked(self) -> ApiResult<Self> {
-        if self.propagation.is_some() && self.orphan_dependents.is_some() {
-            return Err(ApiError::new(
-                Reason::Invalid,
-                "DeleteOptions.meta.k8s.io \"\" is invalid: propagationPolicy: Invalid value: orphanDependents and \
-                 deletionPropagation cannot be both set",
-            ));
+        if let (Some(propagation), Some(_)) = (self.propagation, self.orphan_dependents) {
+            let error = FieldError::invalid(
+                &FieldPath::of("propagationPolicy"),
+                json!(format!("{propagation:?}")),
+                "orphanDependents and deletionPropagation cannot be both set",
+            );
+            return Err(ApiError::invalid_options("DeleteOptions", &[error]));
         }
         Ok(self)
     }
 
     /// Refuses a deletion whose preconditions do not hold. Requirement KA-022.
     pub(super) fn check_preconditions(&self, kind: &KindInfo, name: &str, object: &Value) -> ApiResult<()> {
-        let conflict = |what: &str, wanted: &str, found: &str| {
-            Err(ApiError::conflict(
-                &kind.group,
-                &kind.plural,
-                name,
-                &format!(
-                    "Precondition failed: {what} in precondition: {wanted}, {what} in object meta: {found}"
-                ),
-            ))
-        };
+        // The reference names the kind here, and the resource everywhere else.
+        let conflict = |detail: String| Err(ApiError::conflict(&kind.group, &kind.kind, name, &detail));
         match &self.uid {
-            Some(uid) if uid != object::uid(object) => return conflict("UID", uid, object::uid(object)),
+            Some(uid) if uid != object::uid(object) => {
+                return conflict(format!(
+                    "the UID in the precondition ({uid}) does not match the UID in record ({}). The object might have been \
+                     deleted and then recreated",
+                    object::uid(object)
+                ));
+            }
             _ => {}
         }
         match &self.resource_version {
-            Some(version) if version != object::resource_version(object) => {
-                conflict("ResourceVersion", version, object::resource_version(object))
-            }
+            Some(version) if version != object::resource_version(object) => conflict(format!(
+                "the ResourceVersion in the precondition ({version}) does not match the ResourceVersion in record ({}). The \
+                 object might have been modified",
+                object::resource_version(object)
+            )),
             _ => Ok(()),
         }
     }
@@ -152,12 +161,13 @@ fn propagation(text: &str) -> ApiResult<Propagation> {
         "Background" => Ok(Propagation::Background),
         "Foreground" => Ok(Propagation::Foreground),
         "Orphan" => Ok(Propagation::Orphan),
-        _ => Err(ApiError::new(
-            Reason::Invalid,
-            format!(
-                "DeleteOptions.meta.k8s.io \"\" is invalid: propagationPolicy: Unsupported value: {text:?}: supported \
-                 values: \"Foreground\", \"Background\", \"Orphan\", \"nil\""
-            ),
-        )),
+        _ => {
+            let error = FieldError::not_supported(
+                &FieldPath::of("propagationPolicy"),
+                json!(text),
+                &["Foreground", "Background", "Orphan", "nil"],
+            );
+            Err(ApiError::invalid_options("DeleteOptions", &[error]))
+        }
     }
 }

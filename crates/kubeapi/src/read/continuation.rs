@@ -38,11 +38,22 @@ impl Continuation {
 
     pub(super) fn decode(token: &str) -> ApiResult<Self> {
         let invalid = |detail: String| {
-            ApiError::new(Reason::BadRequest, format!("continue key is not valid: {detail}"))
+            ApiError::new(
+                Reason::BadRequest,
+                format!("invalid continue token: continue key is not valid: {detail}"),
+            )
         };
         let bytes = URL_SAFE_NO_PAD
             .decode(token.trim_end_matches('='))
-            .map_err(|error| invalid(error.to_string()))?;
+            .map_err(|error| {
+                // In the words of the reference, which counts the bytes before the first that is none.
+                let at = match error {
+                    base64::DecodeError::InvalidByte(at, _)
+                    | base64::DecodeError::InvalidLastSymbol(at, _) => at,
+                    _ => token.len(),
+                };
+                invalid(format!("illegal base64 data at input byte {at}"))
+            })?;
         let token: Self = serde_json::from_slice(&bytes).map_err(|error| invalid(error.to_string()))?;
         if token.v != VERSION {
             return Err(invalid(format!(

@@ -102,6 +102,13 @@ impl Api {
     pub(crate) async fn list(&self, query: &ListQuery<'_>) -> ApiResult<Answer> {
         let page = self.page(query).await?;
         let mut metadata = json!({"resourceVersion": page.revision.to_string()});
+        // Lists of custom resources have the field in any case: on the reference they are lists of no known type.
+        if let (true, Some(fields)) = (
+            query.view.kind.custom && query.form == Form::Plain,
+            metadata.as_object_mut(),
+        ) {
+            fields.insert("continue".to_owned(), json!(""));
+        }
         if let (Some((token, remaining)), Some(fields)) = (&page.next, metadata.as_object_mut()) {
             fields.insert("continue".to_owned(), json!(token));
             if let Some(remaining) = remaining {
@@ -217,7 +224,12 @@ impl Api {
             let revision = (token.rv != 0).then_some(token.rv);
             return Ok((revision, Some(token.last())));
         }
-        let wanted = parse_version(&options.resource_version)?;
+        let wanted = parse_version(&options.resource_version).map_err(|error| {
+            ApiError::new(
+                Reason::BadRequest,
+                format!("invalid resource version: {}", error.message),
+            )
+        })?;
         let current = self.store().revision();
         match (wanted, options.resource_version_match) {
             (Some(wanted), _) if wanted > current => Err(too_large(wanted, current)),
@@ -264,7 +276,12 @@ fn concatenate(view: &View, items: &[Stored], metadata: &Value) -> ApiResult<Byt
         if index > 0 {
             bytes.push(b',');
         }
-        bytes.extend_from_slice(&view.bytes(&stored.value, stored.revision)?);
+        let object = view.bytes(&stored.value, stored.revision)?;
+        if view.kind.custom {
+            bytes.extend_from_slice(&object);
+        } else {
+            object::write_without_type(&object, &mut bytes);
+        }
     }
     bytes.extend_from_slice(b"]}");
     Ok(Bytes::from(bytes))

@@ -2,7 +2,16 @@
 
 use http::Uri;
 
-use crate::status::{ApiError, ApiResult, Reason};
+use serde_json::json;
+
+use crate::{
+    field::{FieldError, FieldPath},
+    request::Verb,
+    status::{ApiError, ApiResult, Reason},
+};
+
+/// The longest field manager, in bytes.
+const MANAGER_LENGTH: usize = 128;
 
 /// `dryRun`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -57,6 +66,10 @@ pub(crate) struct QueryOptions {
     pub(crate) orphan_dependents: Option<bool>,
     pub(crate) include_object: String,
     pub(crate) verbose: bool,
+    /// What is wrong with the options of a write, whatever write it is.
+    faults: Vec<FieldError>,
+    /// What is wrong with the options of a list or watch.
+    list_faults: Vec<FieldError>,
     /// Every pair as it came, for the options of single subresources such as `log`.
     pub(crate) pairs: Vec<(String, String)>,
 }
@@ -65,7 +78,8 @@ impl QueryOptions {
     /// Reads the options.
     ///
     /// # Errors
-    /// 400 for a value that is not of its option's type, 422 for `dryRun` and `fieldValidation`.
+    /// 400 for a value that is not of its option's type. Values that are none of those allowed are kept for
+    /// [`QueryOptions::check_write`] and [`QueryOptions::check_list`].
     pub(crate) fn parse(uri: &Uri) -> ApiResult<Self> {
         let pairs = axum::extract::Query::<Vec<(String, String)>>::try_from_uri(uri)
             .map_err(|_refused| ApiError::new(Reason::BadRequest, "the query of the request is malformed"))?
@@ -88,7 +102,7 @@ impl QueryOptions {
 
     fn set(&mut self, name: &str, value: &str) -> ApiResult<()> {
         match name {
-            "watch" => self.watch = flag(name, value)?,
+            "watch" => self.watch = flag(value),
             "labelSelector" => value.clone_into(&mut self.label_selector),
             "fieldSelector" => value.clone_into(&mut self.field_selector),
             "resourceVersion" => value.clone_into(&mut self.resource_version),
@@ -97,53 +111,60 @@ impl QueryOptions {
                     "Exact" => ResourceVersionMatch::Exact,
                     "NotOlderThan" => ResourceVersionMatch::NotOlderThan,
                     _ => {
-                        return Err(list_options_invalid(format!(
-                            "resourceVersionMatch: Unsupported value: {value:?}: supported values: \"Exact\", \
-                             \"NotOlderThan\", \"\""
-                        )));
+                        self.list_faults.push(FieldError::not_supported(
+                            &FieldPath::of(name),
+                            json!(value),
+                            &["Exact", "NotOlderThan", ""],
+                        ));
+                        return Ok(());
                     }
                 });
             }
             "limit" if !value.is_empty() => {
-                let limit: i64 = number(name, value)?;
+                let limit: i64 = number(value)?;
                 // The reference treats a negative limit as none.
                 self.limit = usize::try_from(limit).unwrap_or(0);
             }
             "continue" => value.clone_into(&mut self.continuation),
-            "allowWatchBookmarks" => self.allow_watch_bookmarks = flag(name, value)?,
-            "sendInitialEvents" => self.send_initial_events = Some(flag(name, value)?),
+            "allowWatchBookmarks" => self.allow_watch_bookmarks = flag(value),
+            "sendInitialEvents" => self.send_initial_events = Some(flag(value)),
             "timeoutSeconds" if !value.is_empty() => {
-                let seconds: i64 = number(name, value)?;
+                let seconds: i64 = number(value)?;
                 self.timeout_seconds = u64::try_from(seconds).ok();
             }
             "dryRun" if !value.is_empty() => {
                 if value != "All" {
-                    return Err(options_invalid(format!(
-                        "dryRun: Unsupported value: [{value:?}]: supported values: \"All\""
-                    )));
+                    self.faults.push(FieldError::not_supported(
+                        &FieldPath::of(name),
+                        json!([value]),
+                        &["All"],
+                    ));
                 }
                 self.dry_run = DryRun::All;
             }
-            "fieldManager" => value.clone_into(&mut self.field_manager),
+            "fieldManager" => {
+                value.clone_into(&mut self.field_manager);
+                self.check_manager();
+            }
             "fieldValidation" => {
                 self.field_validation = match value {
                     "" | "Warn" => FieldValidation::Warn,
                     "Ignore" => FieldValidation::Ignore,
                     "Strict" => FieldValidation::Strict,
                     _ => {
-                        return Err(options_invalid(format!(
-                            "fieldValidation: Unsupported value: {value:?}: supported values: \"Ignore\", \"Strict\", \
-                             \"Warn\""
-                        )));
+                        self.faults.push(FieldError::not_supported(
+                            &FieldPath::of(name),
+                            json!(value),
+                            &["", "Ignore", "Strict", "Warn"],
+                        ));
+                        FieldValidation::Warn
                     }
                 };
             }
-            "force" => self.force = Some(flag(name, value)?),
-            "gracePeriodSeconds" if !value.is_empty() => {
-                self.grace_period_seconds = Some(number(name, value)?)
-            }
+            "force" => self.force = Some(flag(value)),
+            "gracePeriodSeconds" if !value.is_empty() => self.grace_period_seconds = Some(number(value)?),
             "propagationPolicy" if !value.is_empty() => self.propagation_policy = Some(value.to_owned()),
-            "orphanDependents" => self.orphan_dependents = Some(flag(name, value)?),
+            "orphanDependents" => self.orphan_dependents = Some(flag(value)),
             "includeObject" => value.clone_into(&mut self.include_object),
             "verbose" => self.verbose = true,
             _ => {}
@@ -152,80 +173,124 @@ impl QueryOptions {
     }
 }
 
-/// A boolean as the reference's query conversion reads it: present without a value means true.
-fn flag(name: &str, value: &str) -> ApiResult<bool> {
-    match value {
-        "" | "1" | "t" | "T" | "true" | "TRUE" | "True" => Ok(true),
-        "0" | "f" | "F" | "false" | "FALSE" | "False" => Ok(false),
-        _ => Err(ApiError::new(
-            Reason::BadRequest,
-            format!("invalid value {value:?} of the query option {name:?}"),
-        )),
-    }
+/// A boolean as the reference's query conversion reads it: only `false` and `0` are false.
+fn flag(value: &str) -> bool {
+    !matches!(value, "0" | "false")
 }
 
-fn number(name: &str, value: &str) -> ApiResult<i64> {
+fn number(value: &str) -> ApiResult<i64> {
     value.parse().map_err(|_not_a_number| {
         ApiError::new(
             Reason::BadRequest,
-            format!("invalid value {value:?} of the query option {name:?}"),
+            format!("strconv.ParseInt: parsing {value:?}: invalid syntax"),
         )
     })
 }
 
-/// 422 for list options, as `ListOptions.meta.k8s.io "" is invalid: …`.
-pub(super) fn list_options_invalid(detail: String) -> Box<ApiError> {
-    options_error("ListOptions.meta.k8s.io", &detail)
-}
-
-fn options_invalid(detail: String) -> Box<ApiError> {
-    options_error("CreateOptions.meta.k8s.io", &detail)
-}
-
-fn options_error(kind: &str, detail: &str) -> Box<ApiError> {
-    ApiError::new(Reason::Invalid, format!("{kind} \"\" is invalid: {detail}"))
-}
-
 impl QueryOptions {
+    fn check_manager(&mut self) {
+        let path = FieldPath::of("fieldManager");
+        if self.field_manager.len() > MANAGER_LENGTH {
+            let detail = format!("may not be more than {MANAGER_LENGTH} bytes");
+            self.faults.push(FieldError::too_long(&path, detail));
+        }
+        let hidden = self
+            .field_manager
+            .char_indices()
+            .find(|(_, character)| character.is_control());
+        if let Some((at, character)) = hidden {
+            let detail = format!(
+                "invalid character U+{:04X} (at position {at})",
+                u32::from(character)
+            );
+            self.faults
+                .push(FieldError::invalid(&path, json!(self.field_manager), detail));
+        }
+    }
+
+    /// Refuses options of a write that are none.
+    ///
+    /// # Errors
+    /// 422 in the name of the options that the verb takes.
+    pub(crate) fn check_write(&self, verb: Verb) -> ApiResult<()> {
+        let kind = match verb {
+            Verb::Create => "CreateOptions",
+            Verb::Update => "UpdateOptions",
+            Verb::Patch => "PatchOptions",
+            Verb::Delete | Verb::DeleteCollection => "DeleteOptions",
+            Verb::Get | Verb::List | Verb::Watch => return Ok(()),
+        };
+        // A deletion knows `dryRun` alone.
+        let deletes = kind == "DeleteOptions";
+        let faults: Vec<FieldError> = self
+            .faults
+            .iter()
+            .filter(|fault| !deletes || fault.path.as_str() == "dryRun")
+            .cloned()
+            .collect();
+        if faults.is_empty() {
+            Ok(())
+        } else {
+            Err(ApiError::invalid_options(kind, &faults))
+        }
+    }
+
     /// Refuses combinations of list and watch options that contradict each other.
     pub(crate) fn check_list(&self, watch: bool) -> ApiResult<()> {
-        let refuse = |text: &str| Err(list_options_invalid(text.to_owned()));
+        let path = FieldPath::of("resourceVersionMatch");
+        let mut errors = Vec::new();
+        let mut forbid = |path: &FieldPath, text: &str| errors.push(FieldError::forbidden(path, text));
+        let stated = self.resource_version_match;
         if self.send_initial_events.is_some() {
             if !watch {
-                return refuse("sendInitialEvents: Forbidden: sendInitialEvents is forbidden for list");
+                forbid(
+                    &FieldPath::of("sendInitialEvents"),
+                    "sendInitialEvents is forbidden for list",
+                );
+            } else if stated != Some(ResourceVersionMatch::NotOlderThan) {
+                forbid(
+                    &path,
+                    "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
+                );
+                if stated.is_some() {
+                    errors.push(FieldError::not_supported(
+                        &path,
+                        json!("Exact"),
+                        &["NotOlderThan"],
+                    ));
+                }
             }
-            if self.resource_version_match != Some(ResourceVersionMatch::NotOlderThan) {
-                return refuse(
-                    "resourceVersionMatch: Forbidden: sendInitialEvents requires setting resourceVersionMatch to \
-                     NotOlderThan",
+        } else if stated.is_some() && watch {
+            forbid(
+                &path,
+                "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
+            );
+        } else if stated.is_some() {
+            if self.resource_version.is_empty() {
+                forbid(
+                    &path,
+                    "resourceVersionMatch is forbidden unless resourceVersion is provided",
                 );
             }
-            return Ok(());
+            if !self.continuation.is_empty() {
+                forbid(
+                    &path,
+                    "resourceVersionMatch is forbidden when continue is provided",
+                );
+            }
+            if stated == Some(ResourceVersionMatch::Exact) && self.resource_version == "0" {
+                forbid(
+                    &path,
+                    "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"",
+                );
+            }
         }
-        if self.resource_version_match.is_none() {
-            return Ok(());
+        errors.extend(self.list_faults.iter().cloned());
+        if errors.is_empty() {
+            Ok(())
+        } else {
+            Err(ApiError::invalid_options("ListOptions", &errors))
         }
-        if watch {
-            return refuse(
-                "resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
-            );
-        }
-        if self.resource_version.is_empty() {
-            return refuse(
-                "resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden unless resourceVersion is provided",
-            );
-        }
-        if !self.continuation.is_empty() {
-            return refuse(
-                "resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden when continue is provided",
-            );
-        }
-        if self.resource_version_match == Some(ResourceVersionMatch::Exact) && self.resource_version == "0" {
-            return refuse(
-                "resourceVersionMatch: Forbidden: resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"",
-            );
-        }
-        Ok(())
     }
 }
 
@@ -245,17 +310,20 @@ mod tests {
             parse("fieldValidation=Strict").unwrap().field_validation,
             FieldValidation::Strict
         );
+        let refused = parse("fieldValidation=Sometimes").unwrap();
         assert_eq!(
-            parse("fieldValidation=Sometimes").unwrap_err().reason,
-            Reason::Invalid
+            refused.check_write(Verb::Patch).unwrap_err().message,
+            "PatchOptions.meta.k8s.io \"\" is invalid: fieldValidation: Unsupported value: \"Sometimes\": supported values: \"\", \"Ignore\", \"Strict\", \"Warn\""
         );
+        assert!(refused.check_write(Verb::Delete).is_ok());
     }
 
     #[test]
     fn a_watch_flag_may_stand_without_a_value() {
         assert!(parse("watch").unwrap().watch);
         assert!(!parse("watch=false").unwrap().watch);
-        assert_eq!(parse("watch=maybe").unwrap_err().reason, Reason::BadRequest);
+        assert!(parse("watch=maybe").unwrap().watch);
+        assert_eq!(parse("limit=x").unwrap_err().reason, Reason::BadRequest);
     }
 
     #[test]

@@ -12,6 +12,8 @@ pub(crate) struct ResourcePath {
     pub(crate) name: Option<String>,
     /// Empty for the object itself.
     pub(crate) subresource: String,
+    /// Whether the path itself asks for a watch, as `/api/v1/watch/…` does.
+    pub(crate) watch: bool,
 }
 
 /// A document about the API itself.
@@ -109,6 +111,13 @@ fn resource(group: &str, version: &str, rest: &[&str]) -> Location {
     if rest.iter().any(|segment| segment.is_empty()) {
         return Location::Nowhere;
     }
+    let rest = match rest {
+        ["watch", watched @ ..] if !watched.is_empty() => {
+            path.watch = true;
+            watched
+        }
+        _ => rest,
+    };
     let set = |path: &mut ResourcePath, rest: &[&str]| {
         path.resource = rest.first().map(|text| (*text).to_owned()).unwrap_or_default();
         path.name = rest.get(1).map(|text| (*text).to_owned());

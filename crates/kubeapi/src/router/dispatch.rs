@@ -53,7 +53,7 @@ impl Call {
 
 /// 404 for a resource that no served version has.
 pub(super) fn no_such_resource() -> Box<ApiError> {
-    ApiError::new(
+    ApiError::bare(
         Reason::NotFound,
         "the server could not find the requested resource",
     )
@@ -61,7 +61,7 @@ pub(super) fn no_such_resource() -> Box<ApiError> {
 
 /// 405.
 pub(super) fn not_allowed() -> Box<ApiError> {
-    ApiError::new(
+    ApiError::bare(
         Reason::MethodNotAllowed,
         "the server does not allow this method on the requested resource",
     )
@@ -90,10 +90,17 @@ impl Api {
             return ("", String::new(), answer);
         };
         let resource = kind.plural.clone();
-        let options = match options(&request) {
+        let mut options = match options(&request) {
             Ok(options) => options,
             Err(error) => return ("", resource, Err(error)),
         };
+        let mut path = path;
+        if path.watch {
+            options.watch = true;
+            if let Some(name) = path.name.take() {
+                options.field_selector = format!("metadata.name={name}");
+            }
+        }
         let Some(verb) = Verb::of(request.method(), &path, options.watch) else {
             return ("", resource, Err(not_allowed()));
         };
@@ -144,6 +151,7 @@ impl Api {
     }
 
     async fn perform(&self, call: &Call, request: Request) -> ApiResult<Answer> {
+        call.options.check_write(call.verb)?;
         if !call.path.subresource.is_empty() {
             return self.subresource(call, request).await;
         }
@@ -210,10 +218,20 @@ impl Api {
         };
         let (revision, items) = self.selected(&query).await?;
         let keys = items.into_iter().map(|stored| stored.key).collect();
-        let objects = self.delete_all(&view, keys, &options).await?;
+        let mut objects = self.delete_all(&view, keys, &options).await?;
+        let mut metadata = serde_json::json!({"resourceVersion": revision.to_string()});
+        if call.kind.custom {
+            metadata["continue"] = serde_json::json!("");
+        } else {
+            // As in a list, whose items are of the list's type.
+            for object in objects.iter_mut().filter_map(serde_json::Value::as_object_mut) {
+                object.remove("apiVersion");
+                object.remove("kind");
+            }
+        }
         Ok(Answer::ok(&serde_json::json!({
             "kind": call.kind.list_kind, "apiVersion": view.api_version(),
-            "metadata": {"resourceVersion": revision.to_string()}, "items": objects,
+            "metadata": metadata, "items": objects,
         })))
     }
 

@@ -10,6 +10,7 @@ use crate::{
     answer::Answer,
     api::Api,
     apply,
+    field::{FieldError, FieldPath},
     negotiation::{BodyFormat, Form, PatchFormat, accepted_form, body_format, patch_format},
     protobuf,
     read::Shape,
@@ -123,9 +124,11 @@ impl Api {
         let Decoded { value, duplicates } = decode(&body, body_format)?;
         let findings = duplicate_findings(&duplicates);
         if format != PatchFormat::Apply && call.options.force.is_some() {
-            return Err(options_invalid(
-                "force: Forbidden: may not be specified for non-apply patch",
-            ));
+            let error = FieldError::forbidden(
+                &FieldPath::of("force"),
+                "may not be specified for non-apply patch",
+            );
+            return Err(ApiError::invalid_options("PatchOptions", &[error]));
         }
         let intention = match format {
             PatchFormat::Json => Intention::JsonPatch(value),
@@ -133,9 +136,9 @@ impl Api {
             PatchFormat::Strategic => Intention::StrategicPatch(object_patch(value)?),
             PatchFormat::Apply => {
                 if call.options.field_manager.is_empty() {
-                    return Err(options_invalid(
-                        "fieldManager: Required value: is required for apply patch",
-                    ));
+                    let error =
+                        FieldError::required(&FieldPath::of("fieldManager"), "is required for apply patch");
+                    return Err(ApiError::invalid_options("PatchOptions", &[error]));
                 }
                 Intention::Apply {
                     configuration: value,
@@ -154,20 +157,19 @@ fn duplicate_findings(duplicates: &[String]) -> Vec<String> {
         .collect()
 }
 
-fn options_invalid(detail: &str) -> Box<ApiError> {
-    ApiError::new(
-        Reason::Invalid,
-        format!("PatchOptions.meta.k8s.io \"\" is invalid: {detail}"),
-    )
-}
-
 fn object_patch(patch: Value) -> ApiResult<Value> {
-    if patch.is_object() {
-        Ok(patch)
-    } else {
-        Err(ApiError::new(
-            Reason::BadRequest,
-            "a merge patch must be a JSON object",
-        ))
-    }
+    let found = match &patch {
+        Value::Object(_) => return Ok(patch),
+        Value::Null => return Ok(Value::Object(serde_json::Map::new())),
+        Value::Array(_) => "array",
+        Value::String(_) => "string",
+        Value::Number(_) => "number",
+        Value::Bool(_) => "bool",
+    };
+    Err(ApiError::new(
+        Reason::BadRequest,
+        format!(
+            "error decoding patch: json: cannot unmarshal {found} into Go value of type map[string]interface {{}}"
+        ),
+    ))
 }

@@ -41,7 +41,7 @@ fn check(value: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
     let api_version = text("apiVersion");
     let at = path.child("apiVersion");
     if api_version.is_empty() {
-        errors.push(FieldError::required(&at, "must not be empty"));
+        errors.push(FieldError::required(&at, ""));
     } else if api_version.matches('/').count() > 1 {
         let message = format!("unexpected GroupVersion string: {api_version}");
         errors.push(FieldError::invalid(&at, Value::from(api_version), message));
@@ -49,7 +49,7 @@ fn check(value: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
     let kind = text("kind");
     let at = path.child("kind");
     if kind.is_empty() {
-        errors.push(FieldError::required(&at, "must not be empty"));
+        errors.push(FieldError::required(&at, ""));
     } else {
         for message in names::NameRule::Label1035.check(&kind.to_lowercase(), false) {
             errors.push(FieldError::invalid(&at, Value::from(kind), message));
@@ -59,15 +59,7 @@ fn check(value: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
         return;
     };
     let at = path.child("metadata");
-    if let Some(name) = metadata
-        .get("name")
-        .and_then(Value::as_str)
-        .filter(|name| !name.is_empty())
-    {
-        for message in names::subdomain(name) {
-            errors.push(FieldError::invalid(&at.child("name"), Value::from(name), message));
-        }
-    }
+    // Its name is not looked at: which names the kind allows is not known here.
     if let Some(labels) = metadata.get("labels").and_then(Value::as_object) {
         let at = at.child("labels");
         for (key, label) in labels {
@@ -99,10 +91,7 @@ mod tests {
                 .iter()
                 .map(|error| error.path.to_string())
                 .collect();
-        assert_eq!(
-            texts,
-            ["template.apiVersion", "template.kind", "template.metadata.name"]
-        );
+        assert_eq!(texts, ["template.apiVersion", "template.kind"]);
         let good = json!({"template": {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}}});
         assert_eq!(validate_embedded(&node, &good), []);
     }

@@ -8,14 +8,17 @@ use super::{Intention, Part, WriteRequest};
 use crate::{
     api::Api,
     apply::{self, ApplyOptions},
-    builtin::KindInfo,
+    builtin::{KindInfo, definitions},
     field::{FieldError, FieldPath},
     object, patch,
-    present::api_version,
+    present::{api_version, split_api_version},
     request::FieldValidation,
-    schema,
+    schema::{self, Node, NodeKind},
     status::{ApiError, ApiResult, Reason},
 };
+
+/// How much of a body is shown a second time in a refusal, in characters.
+const SHOWN: usize = 40;
 
 /// The whole object as the client wants it, nothing of it trusted yet.
 pub(super) fn propose(
@@ -40,8 +43,9 @@ pub(super) fn propose(
         Intention::Change(change) => patched(&|object| change(object)),
         Intention::Apply { configuration, force } => {
             let options = apply_options(api, request, *force);
-            let mut configuration = configuration.clone();
-            check_identity(request, &mut configuration, name)?;
+            // A namespace that the configuration leaves out is not applied by it.
+            check_identity(api, request, &mut configuration.clone(), name)?;
+            let configuration = configuration.clone();
             let mut proposed = apply::apply(&request.kind.node, prior, &configuration, &options)?;
             // The configuration's version and uid are preconditions; what the merge took from the stored object is none.
             for field in ["resourceVersion", "uid"] {
@@ -71,38 +75,98 @@ pub(super) fn apply_options(api: &Api, request: &WriteRequest, force: bool) -> A
 }
 
 /// The body must be the object that the URL names. A namespace that the body leaves out is taken from the URL.
-pub(super) fn check_identity(request: &WriteRequest, proposed: &mut Value, name: &str) -> ApiResult<()> {
+pub(super) fn check_identity(
+    api: &Api,
+    request: &WriteRequest,
+    proposed: &mut Value,
+    name: &str,
+) -> ApiResult<()> {
     let kind = &request.kind;
     let expected = api_version(&kind.group, &kind.version);
     let refuse = |text: String| Err(ApiError::new(Reason::BadRequest, text));
-    let Some(fields) = proposed.as_object_mut() else {
+    if !proposed.is_object() {
         return refuse(format!("the body of the request is no {} object", kind.kind));
+    }
+    let text = |field: &str| {
+        proposed
+            .get(field)
+            .and_then(Value::as_str)
+            .unwrap_or("")
+            .to_owned()
     };
-    let text = |fields: &Map<String, Value>, field: &str| {
-        fields.get(field).and_then(Value::as_str).unwrap_or("").to_owned()
-    };
-    let (body_version, body_kind) = (text(fields, "apiVersion"), text(fields, "kind"));
+    let (body_version, body_kind) = (text("apiVersion"), text("kind"));
     if body_kind.is_empty() && kind.custom {
-        return refuse("Object 'Kind' is missing in the body of the request".to_owned());
-    }
-    if !body_version.is_empty() && body_version != expected {
+        let sent = proposed.to_string();
+        let beginning: String = sent.chars().take(SHOWN).collect();
+        let shown = if beginning.len() < sent.len() {
+            format!("{beginning} ...")
+        } else {
+            sent.clone()
+        };
         return refuse(format!(
-            "the API version in the data ({body_version}) does not match the expected API version ({expected})"
+            "the object provided is unrecognized (must be of type {}): Object 'Kind' is missing in '{sent}' ({shown})",
+            kind.kind
         ));
     }
-    if !body_kind.is_empty() && body_kind != kind.kind {
-        return refuse(format!(
-            "{body_kind} in version {version:?} cannot be handled as a {kind}: the kind in the data does not match the \
-             resource of the request",
-            version = kind.version,
-            kind = kind.kind,
-        ));
+    if let Intention::Apply { .. } = request.intention {
+        if body_version != expected || body_kind != kind.kind {
+            let (group, version) = split_api_version(&body_version);
+            return refuse(format!(
+                "invalid object type: {group}/{version}, Kind={body_kind}"
+            ));
+        }
+    } else if kind.custom {
+        if !body_version.is_empty() && body_version != expected {
+            return refuse(format!(
+                "the API version in the data ({body_version}) does not match the expected API version ({expected})"
+            ));
+        }
+        if body_kind != kind.kind {
+            let detail = format!("must be {}", kind.kind);
+            let error = FieldError::invalid(&FieldPath::of("kind"), json!(body_kind), detail);
+            return Err(ApiError::invalid(
+                &kind.group,
+                &body_kind,
+                object::name(proposed),
+                &[error],
+            ));
+        }
+    } else {
+        let version = if body_version.is_empty() {
+            &expected
+        } else {
+            &body_version
+        };
+        let sent_kind = if body_kind.is_empty() {
+            &kind.kind
+        } else {
+            &body_kind
+        };
+        if let Some(detail) = mistaken(api, kind, version, sent_kind) {
+            let is_patch = matches!(
+                request.intention,
+                Intention::JsonPatch(_) | Intention::MergePatch(_) | Intention::StrategicPatch(_)
+            );
+            if is_patch {
+                return Err(undecodable(request, Some(proposed.to_string()), detail));
+            }
+            let (_, version) = split_api_version(version);
+            return refuse(format!(
+                "{sent_kind} in version {version:?} cannot be handled as a {}: {detail}",
+                kind.kind
+            ));
+        }
     }
+    let Some(fields) = proposed.as_object_mut() else {
+        return Ok(());
+    };
     fields.insert("apiVersion".to_owned(), json!(expected));
     fields.insert("kind".to_owned(), json!(kind.kind));
     let body_name = object::name(proposed);
     if !request.name.is_empty() && body_name != request.name {
-        if body_name.is_empty() && !matches!(request.intention, Intention::Replace(_)) {
+        if body_name.is_empty()
+            && !matches!(request.intention, Intention::Replace(_) | Intention::Apply { .. })
+        {
             object::set_meta(proposed, "name", Some(json!(name)));
         } else if body_name.is_empty() {
             return refuse(format!(
@@ -133,14 +197,47 @@ pub(super) fn check_identity(request: &WriteRequest, proposed: &mut Value, name:
     Ok(())
 }
 
-/// Brings the proposed object to the form it is stored in: `null` means absent for metadata and for built-in kinds.
+/// What is wrong with the type of a body for a built-in kind, in the words of the reference; `None` for the right one.
+fn mistaken(api: &Api, kind: &KindInfo, version: &str, sent_kind: &str) -> Option<String> {
+    if version == api_version(&kind.group, &kind.version) && sent_kind == kind.kind {
+        return None;
+    }
+    let (group, bare) = split_api_version(version);
+    let snapshot = api.registry().snapshot();
+    let known = snapshot
+        .kinds
+        .by_kind(group, bare, sent_kind)
+        .filter(|found| !found.custom);
+    Some(match known {
+        Some(found) => {
+            let package = match kind.group.split('.').next() {
+                None | Some("") => "core",
+                Some(package) => package,
+            };
+            format!(
+                "converting ({}.{}) to ({package}.{}): unknown conversion",
+                found.version, found.kind, kind.kind
+            )
+        }
+        None => {
+            format!(
+                "no kind {sent_kind:?} is registered for version {version:?} in scheme \"pkg/runtime/scheme.go:111\""
+            )
+        }
+    })
+}
+
+/// Brings the proposed object to the form it is stored in: `null` means absent for metadata and for built-in kinds, and so
+/// do empty lists and maps, which the types of the reference leave out.
 pub(super) fn normalise(kind: &KindInfo, proposed: &mut Value) {
     if kind.custom {
-        if let Some(metadata) = object::metadata_mut(proposed) {
-            drop_nulls_of(metadata);
+        if let Some(metadata) = proposed.get_mut("metadata").filter(|value| value.is_object()) {
+            drop_nulls(metadata);
+            drop_empty(&definitions::object_meta(), metadata);
         }
     } else {
         drop_nulls(proposed);
+        drop_empty(&kind.node, proposed);
     }
     object::set_meta(proposed, "selfLink", None);
 }
@@ -148,6 +245,41 @@ pub(super) fn normalise(kind: &KindInfo, proposed: &mut Value) {
 fn drop_nulls_of(fields: &mut Map<String, Value>) {
     fields.retain(|_, value| !value.is_null());
     fields.values_mut().for_each(drop_nulls);
+}
+
+/// Drops empty lists and maps that need not be there. A structure without fields says something (`emptyDir: {}`) and stays.
+fn drop_empty(node: &Node, value: &mut Value) {
+    match (&node.kind, value) {
+        (NodeKind::Object { .. }, Value::Object(fields)) => {
+            let required = node
+                .checks
+                .as_ref()
+                .map(|checks| checks.required.as_slice())
+                .unwrap_or_default();
+            fields.retain(|name, value| {
+                let Some(child) = node.child(name) else {
+                    return true;
+                };
+                drop_empty(child, value);
+                let is_empty = match (&child.kind, &*value) {
+                    (NodeKind::Array { .. }, Value::Array(list)) => list.is_empty(),
+                    (
+                        NodeKind::Object {
+                            properties,
+                            additional,
+                        },
+                        Value::Object(fields),
+                    ) => properties.is_empty() && additional.is_some() && fields.is_empty(),
+                    _ => false,
+                };
+                !is_empty || required.contains(name) || name == "rules"
+            });
+        }
+        (NodeKind::Array { items }, Value::Array(list)) => {
+            list.iter_mut().for_each(|item| drop_empty(items, item));
+        }
+        _ => {}
+    }
 }
 
 fn drop_nulls(value: &mut Value) {
@@ -200,7 +332,12 @@ pub(super) fn check_types(request: &WriteRequest, proposed: &Value) -> ApiResult
         None => Ok(()),
         Some(text) => match request.intention {
             Intention::JsonPatch(_) | Intention::MergePatch(_) | Intention::StrategicPatch(_) => {
-                Err(undecodable(request, Some(proposed.to_string()), text))
+                // Of a patched object the reference tells the fault alone.
+                let detail = text
+                    .split_once(": ")
+                    .map_or(text.as_str(), |(_, detail)| detail)
+                    .to_owned();
+                Err(undecodable(request, Some(proposed.to_string()), detail))
             }
             _ => Err(ApiError::new(Reason::BadRequest, text)),
         },

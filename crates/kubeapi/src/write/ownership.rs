@@ -16,10 +16,10 @@ pub(super) fn begin(api: &Api, kind: &KindInfo, object: &mut Value) {
         "resourceVersion",
         "deletionTimestamp",
         "deletionGracePeriodSeconds",
-        "generation",
     ] {
         object::set_meta(object, field, None);
     }
+    // Where the server does not count generations, one that a client sends stays as it is.
     if has_generation(kind) {
         object::set_meta(object, "generation", Some(json!(1)));
     }

@@ -39,10 +39,13 @@ impl Api {
     pub(super) fn plan(&self, request: &WriteRequest, name: &str, prior: Option<&Value>) -> ApiResult<Plan> {
         let kind = &request.kind;
         let mut warnings = Vec::new();
+        if let Intention::Replace(body) = &request.intention {
+            candidate::check_identity(self, request, &mut body.clone(), name)?;
+        }
         self.check_prior(request, name, prior)?;
         // What the client proposes, in the shape of the whole object.
         let mut proposed = candidate::propose(self, request, name, prior)?;
-        candidate::check_identity(request, &mut proposed, name)?;
+        candidate::check_identity(self, request, &mut proposed, name)?;
         candidate::normalise(kind, &mut proposed);
         if request.part != Part::Whole {
             candidate::check_types(request, &proposed)?;
@@ -66,6 +69,12 @@ impl Api {
         if request.part != Part::Whole {
             kind.default_object(&mut object);
             self.check_author(request, name, prior, &object)?;
+            // Before the server adds what it chooses, which nobody owns.
+            if !matches!(request.intention, Intention::Apply { .. }) {
+                let options = candidate::apply_options(self, request, false);
+                let live = prior.filter(|_| !matches!(request.intention, Intention::Create(_)));
+                apply::track_update(&kind.node, live, &mut object, &options);
+            }
             self.prepare(request, name, prior, &mut object)?;
             validate(request, name, prior, &object)?;
         }
@@ -75,10 +84,6 @@ impl Api {
         }
         if let Some(prior) = prior {
             ownership::carry_over(kind, prior, &mut object);
-        }
-        if request.part != Part::Whole && !matches!(request.intention, Intention::Apply { .. }) {
-            let options = candidate::apply_options(self, request, false);
-            apply::track_update(&kind.node, prior, &mut object, &options);
         }
         let effect = match prior {
             Some(prior) if ownership::is_unchanged(prior, &object) => {
@@ -221,7 +226,9 @@ impl Api {
 fn validate(request: &WriteRequest, name: &str, prior: Option<&Value>, object: &Value) -> ApiResult<()> {
     let kind = &request.kind;
     let old = prior.filter(|_| !matches!(request.intention, Intention::Create(_)));
-    let mut errors = names::check_metadata(object, NameRule::of(&kind.storage_resource));
+    // Definitions are checked by the rules of custom resources.
+    let strict_finalizers = !kind.custom && !custom::is_definition(kind);
+    let mut errors = names::check_metadata(object, NameRule::of(&kind.storage_resource), strict_finalizers);
     if let Some(old) = old {
         errors.extend(names::check_metadata_update(object, old));
     }
@@ -253,7 +260,7 @@ fn check_preconditions(
         return match object::resource_version(proposed) {
             "" | "0" => Ok(()),
             _ => Err(ApiError::new(
-                Reason::BadRequest,
+                Reason::Unknown,
                 "resourceVersion should not be set on objects to be created",
             )),
         };
@@ -266,13 +273,20 @@ fn check_preconditions(
             Ok(())
         } else {
             conflict(&format!(
-                "Precondition failed: UID in precondition: {uid}, UID in object meta: "
+                "uid mismatch: the provided object specified uid {uid}, and no existing object was found"
             ))
         };
     };
     if !uid.is_empty() && uid != object::uid(prior) {
+        if !matches!(request.intention, Intention::Replace(_) | Intention::Apply { .. }) {
+            let path = crate::field::FieldPath::of("metadata.uid");
+            let error = FieldError::invalid(&path, Value::from(uid), "field is immutable");
+            return Err(ApiError::invalid(&kind.group, &kind.kind, name, &[error]));
+        }
         return conflict(&format!(
-            "Precondition failed: UID in precondition: {uid}, UID in object meta: {}",
+            "StorageError: invalid object, Code: 4, Key: {}, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID \
+             in precondition: {uid}, UID in object meta: {}",
+            reference_key(request, name),
             object::uid(prior)
         ));
     }
@@ -286,17 +300,28 @@ fn check_preconditions(
             Ok(())
         }
         version if version == object::resource_version(prior) => Ok(()),
-        version if version.parse::<u64>().is_err() => {
-            let path = crate::field::FieldPath::of("metadata.resourceVersion");
-            let error = FieldError::invalid(
-                &path,
-                Value::String(version.to_owned()),
-                format!("strconv.ParseUint: parsing {version:?}: invalid syntax"),
-            );
-            Err(ApiError::invalid(&kind.group, &kind.plural, name, &[error]))
-        }
+        version if version.parse::<u64>().is_err() => Err(ApiError::new(
+            Reason::Unknown,
+            format!("strconv.ParseUint: parsing {version:?}: invalid syntax"),
+        )),
         _ => conflict(MODIFIED),
     }
+}
+
+/// Where the reference would keep the object, as its message names it.
+fn reference_key(request: &WriteRequest, name: &str) -> String {
+    let kind = &request.kind;
+    let group = if kind.custom {
+        format!("{}/", kind.group)
+    } else {
+        String::new()
+    };
+    let namespace = if request.namespace.is_empty() {
+        String::new()
+    } else {
+        format!("{}/", request.namespace)
+    };
+    format!("/registry/{group}{}/{namespace}{name}", kind.plural)
 }
 
 /// The kinds whose PUT creates what is not there, as their strategies in the reference say.

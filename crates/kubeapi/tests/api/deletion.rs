@@ -54,7 +54,7 @@ async fn a_deletion_keeps_to_its_preconditions_ka_022() {
     assert!(
         answer
             .message()
-            .contains("Precondition failed: UID in precondition: other, UID in object meta: ")
+            .contains("the UID in the precondition (other) does not match the UID in record (")
     );
     let answer = server
         .delete(&path, &json!({"preconditions": {"resourceVersion": "1"}}))

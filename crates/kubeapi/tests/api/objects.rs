@@ -516,7 +516,7 @@ async fn a_body_must_be_the_object_that_the_url_names_ka_006() {
         ),
         (
             json!({"apiVersion": "v2", "kind": "ConfigMap", "metadata": {"name": "a"}}),
-            "the API version in the data (v2) does not match the expected API version (v1)",
+            "ConfigMap in version \"v2\" cannot be handled as a ConfigMap: no kind \"ConfigMap\" is registered for version \"v2\" in scheme \"pkg/runtime/scheme.go:111\"",
         ),
         (
             json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "namespace": "kube-system"}}),

@@ -11,7 +11,7 @@ const KEY_LENGTH: usize = 253;
 const KEY_MESSAGE: &str = "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or 'KEY_NAME',  or 'key-name', regex used for validation is '[-._a-zA-Z0-9]+')";
 
 /// Moves `stringData` into `data`, encoded; it is never stored.
-pub(super) fn prepare_secret(object: &mut Value, _old: Option<&Value>) {
+pub(super) fn default_secret(object: &mut Value) {
     let Some(fields) = object.as_object_mut() else {
         return;
     };
@@ -44,11 +44,10 @@ pub(super) fn validate_config_map(object: &Value, old: Option<&Value>, errors: &
                     .get("binaryData")
                     .is_some_and(|binary| binary.get(key).is_some())
             {
-                let message = format!("duplicate of key present in binaryData: {key:?}");
                 errors.push(FieldError::invalid(
                     &at.key(key),
                     Value::from(key.as_str()),
-                    message,
+                    "duplicate of key present in binaryData",
                 ));
             }
             total += value.as_str().map_or(0, |text| size(text, field == "binaryData"));
@@ -56,7 +55,7 @@ pub(super) fn validate_config_map(object: &Value, old: Option<&Value>, errors: &
     }
     if total > MAX_DATA_BYTES {
         errors.push(FieldError::too_long(
-            &FieldPath::root(),
+            &FieldPath::of("[]"),
             format!("may not be more than {MAX_DATA_BYTES} bytes"),
         ));
     }
@@ -193,12 +192,5 @@ pub(super) fn validate_lease(object: &Value, _old: Option<&Value>, errors: &mut 
                 detail: format!("must be {bound}"),
             });
         }
-    }
-    if object.pointer("/spec/holderIdentity").and_then(Value::as_str) == Some("") {
-        errors.push(FieldError::invalid(
-            &at.child("holderIdentity"),
-            Value::from(""),
-            "must not be empty",
-        ));
     }
 }
