@@ -244,6 +244,15 @@ impl Shared {
         self.draining.load(Ordering::SeqCst)
     }
 
+    /// The provider entry called `name`. A model without entries of its own is the one that serves prompts.
+    pub(crate) fn entry(&self, name: &str) -> &ModelEntry {
+        let entries = &self.options.models;
+        entries
+            .iter()
+            .find(|entry| entry.name == name)
+            .unwrap_or(&self.model)
+    }
+
     pub(crate) fn key(&self, session: &str) -> SessionKey {
         SessionKey {
             namespace: self.options.namespace.clone(),

@@ -11,9 +11,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 pub use payload::{
-    CallOutcome, Caller, ClientToolRequested, Message, ModelDelta, ModelDone, ModelFailed, ModelRestarted,
-    ModelStarted, PackReference, Payload, PolicyDecided, RecordedCall, ToolFinished, ToolStarted, Totals,
-    TurnCancelled, TurnDone, TurnFailed, TurnStarted, UsageRecord, UsedGuardrail,
+    CallOutcome, Caller, ClientToolRequested, Message, ModelCooled, ModelDelta, ModelDone, ModelFailed,
+    ModelRestarted, ModelStarted, PackReference, Payload, PolicyDecided, RecordedCall, ToolFinished,
+    ToolStarted, Totals, TurnCancelled, TurnDone, TurnFailed, TurnStarted, UsageRecord, UsedGuardrail,
 };
 
 /// One thing that happened.

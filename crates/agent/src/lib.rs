@@ -5,7 +5,8 @@
 //!
 //! Main types: [`Engine`] (one per agent), [`SessionHandle`] (what a facade holds), [`event::Event`] (the
 //! one envelope), [`pack::Pack`] (the prompt), and the two traits through which the world is reached:
-//! [`journal::Journal`] and [`tool::ToolRunner`].
+//! [`journal::Journal`] and [`tool::ToolRunner`]. [`StoredCooldowns`] is here because this crate knows both the models
+//! and the store.
 //!
 //! Never: Kubernetes types, HTTP server types, SQL, provider JSON, a socket or a file of its own; showing an
 //! event that is not stored (other than a piece of a running attempt); sending a tool call whose intent is not
@@ -15,6 +16,7 @@
 //! `turn/driver.rs`, and `hub/subscription.rs` for what a reader sees.
 
 pub mod builtin;
+mod cooldowns;
 pub mod engine;
 pub mod event;
 mod history;
@@ -29,6 +31,7 @@ pub mod session;
 pub mod tool;
 mod turn;
 
+pub use cooldowns::StoredCooldowns;
 pub use engine::{Engine, EngineOptions, StartError};
 pub use event::{Event, Payload};
 pub use hub::{ClientAttachment, ClientReply, Hubs, SubscriptionError};

@@ -1,6 +1,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod client_tools;
+mod cooldowns;
 mod crash;
 mod kills;
 mod sessions;

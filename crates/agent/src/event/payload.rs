@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -28,6 +29,9 @@ pub enum Payload {
     /// A call of the model failed.
     #[serde(rename = "model.failed")]
     ModelFailed(ModelFailed),
+    /// A provider that failed is left alone for a while.
+    #[serde(rename = "model.cooled")]
+    ModelCooled(ModelCooled),
     /// A call of the model ended.
     #[serde(rename = "model.done")]
     ModelDone(ModelDone),
@@ -67,6 +71,7 @@ impl Payload {
             Self::ModelDelta(_) => "model.delta",
             Self::ModelRestarted(_) => "model.restarted",
             Self::ModelFailed(_) => "model.failed",
+            Self::ModelCooled(_) => "model.cooled",
             Self::ModelDone(_) => "model.done",
             Self::PolicyDecided(_) => "policy.decided",
             Self::ToolStarted(_) => "tool.started",
@@ -225,6 +230,27 @@ pub struct ModelFailed {
     /// For people.
     pub message: String,
     /// HTTP status, where there was one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status: Option<u16>,
+}
+
+/// `model.cooled`: an attempt's provider failed so often that everybody leaves it alone for a while (OR-222, OR-226).
+/// The attempt itself may go on with another provider.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ModelCooled {
+    /// The attempt during which it happened.
+    pub attempt: u32,
+    /// Provider entry that is left alone.
+    pub provider: String,
+    /// Until when.
+    pub until: Timestamp,
+    /// Failed calls in a row.
+    pub failures: u32,
+    /// Stable word for the last failure.
+    pub reason: String,
+    /// The last failure, for people.
+    pub message: String,
+    /// HTTP status of the last failure, where there was one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<u16>,
 }

@@ -42,6 +42,7 @@ pub(super) enum Say {
 /// Answers from a list of scripts and remembers what it was asked.
 #[derive(Default)]
 pub(super) struct ScriptedModel {
+    name: &'static str,
     scripts: Mutex<VecDeque<Vec<Say>>>,
     pub(super) requests: Mutex<Vec<Request>>,
     pub(super) asked: Notify,
@@ -55,7 +56,12 @@ impl std::fmt::Debug for ScriptedModel {
 
 impl ScriptedModel {
     pub(super) fn new(scripts: Vec<Vec<Say>>) -> Arc<Self> {
+        Self::named("scripted", scripts)
+    }
+
+    pub(super) fn named(name: &'static str, scripts: Vec<Vec<Say>>) -> Arc<Self> {
         Arc::new(Self {
+            name,
             scripts: Mutex::new(scripts.into()),
             ..Self::default()
         })
@@ -73,7 +79,7 @@ impl ScriptedModel {
 #[async_trait]
 impl Model for ScriptedModel {
     fn name(&self) -> &str {
-        "scripted"
+        self.name
     }
 
     async fn stream(&self, request: Request) -> Result<ModelStream, ModelError> {

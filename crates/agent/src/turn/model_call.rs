@@ -1,16 +1,22 @@
 //! One call of the model, from `model.started` to what it said.
 
+mod observed;
+
 use futures::StreamExt;
 use mainstay_llm::{
     FinishReason, Message, ModelError, ModelErrorKind, ModelEvent, Parameters, Request, ToolCall, Usage,
 };
 
+use self::observed::{Answering, Observed};
 use super::driver::{Driver, Interrupt};
 use super::end::End;
 use super::machine::Input;
-use crate::event::{ModelDone, ModelFailed, ModelStarted, Payload, RecordedCall, UsageRecord, UsedGuardrail};
+use crate::event::{
+    ModelCooled, ModelDone, ModelFailed, ModelStarted, Payload, RecordedCall, UsageRecord, UsedGuardrail,
+};
 use crate::history;
 use crate::journal::JournalError;
+use crate::model_entry::ModelEntry;
 use crate::pack::Direction;
 
 /// What an attempt has said so far.
@@ -52,8 +58,17 @@ impl Driver {
         self.hub.begin_attempt(&self.turn, attempt, now);
         let withhold = self.pack.guardrails.covers(Direction::Output);
         let mut said = Said::default();
-        let outcome = match self.uninterrupted(entry.model.stream(request)).await {
-            Ok(Ok(stream)) => self.listen(stream, withhold, &mut said).await,
+        let observed = Observed::default();
+        let begun = self
+            .uninterrupted(entry.model.stream_observed(request, &observed))
+            .await;
+        let answering = self.observed(attempt, observed);
+        let outcome = match begun {
+            Ok(Ok(stream)) => {
+                // What happened before the answer is shown before it.
+                self.flush().await?;
+                self.listen(&answering.entry, stream, withhold, &mut said).await
+            }
             Ok(Err(error)) => Outcome::Failed(error),
             Err(interrupt) => Outcome::Interrupted(interrupt),
         };
@@ -87,8 +102,33 @@ impl Driver {
                 Input::Interrupted(end)
             }
         };
-        self.account(attempt, usage);
+        self.account(attempt, usage, &answering);
         Ok(input)
+    }
+
+    /// Keeps what is to be stored of the way to the answer, and finds out whose answer it is. Retries, waits and the
+    /// change to another provider are in the log and in the figures only.
+    fn observed(&mut self, attempt: u32, observed: Observed) -> Answering {
+        let (cooled, answering) = observed.into_parts();
+        for (provider, cooldown) in cooled {
+            self.pending.payloads.push(Payload::ModelCooled(ModelCooled {
+                attempt,
+                provider,
+                until: cooldown.until,
+                failures: cooldown.failures,
+                reason: cooldown.reason,
+                message: cooldown.message,
+                status: cooldown.status,
+            }));
+        }
+        let Some((provider, model)) = answering else {
+            return Answering::of(&self.shared.model);
+        };
+        let mut answering = Answering::of(self.shared.entry(&provider));
+        if !model.is_empty() {
+            answering.model = model;
+        }
+        answering
     }
 
     fn request(&mut self, round: u32, halve: bool) -> Request {
@@ -119,11 +159,11 @@ impl Driver {
     /// Reads the stream to its end, showing text as it comes unless guardrails have to see it first.
     async fn listen(
         &self,
+        entry: &ModelEntry,
         mut stream: mainstay_llm::ModelStream,
         withhold: bool,
         said: &mut Said,
     ) -> Outcome {
-        let entry = &self.shared.model;
         loop {
             let next = tokio::time::timeout(entry.stream_idle, stream.next());
             let event = match self.uninterrupted(next).await {
@@ -253,11 +293,10 @@ impl Driver {
         }));
     }
 
-    /// Usage counts whatever became of the attempt: it is paid for.
-    fn account(&mut self, attempt: u32, usage: Option<Usage>) {
+    /// Usage counts whatever became of the attempt: it is paid for, at the prices of the provider that answered.
+    fn account(&mut self, attempt: u32, usage: Option<Usage>, answering: &Answering) {
         let Some(usage) = usage else { return };
-        let entry = &self.shared.model;
-        let cost_usd = entry.prices.cost(&usage);
+        let cost_usd = answering.entry.prices.cost(&usage);
         self.totals.input_tokens += usage.input_tokens;
         self.totals.output_tokens += usage.output_tokens;
         if let Some(cost) = cost_usd {
@@ -265,8 +304,8 @@ impl Driver {
         }
         self.pending.payloads.push(Payload::Usage(UsageRecord {
             attempt,
-            provider: entry.name.clone(),
-            model: entry.model_name.clone(),
+            provider: answering.entry.name.clone(),
+            model: answering.model.clone(),
             input_tokens: usage.input_tokens,
             output_tokens: usage.output_tokens,
             cached_tokens: usage.cached_tokens,

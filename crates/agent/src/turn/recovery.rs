@@ -160,7 +160,8 @@ mod tests {
 
     use super::*;
     use crate::event::{
-        CallOutcome, ModelDone, ModelRestarted, ModelStarted, ToolFinished, ToolStarted, TurnDone,
+        CallOutcome, ModelCooled, ModelDone, ModelRestarted, ModelStarted, ToolFinished, ToolStarted,
+        TurnDone,
     };
 
     fn recovered(payloads: &[Payload]) -> Option<Recovered> {
@@ -237,6 +238,17 @@ mod tests {
     fn an_attempt_that_broke_off_is_void_and_counts() {
         let turn = recovered(&[started(), model(1)]).unwrap();
         assert_eq!((turn.next, turn.attempts), (Next::Model { void: Some(1) }, 1));
+        let cooled = Payload::ModelCooled(ModelCooled {
+            attempt: 1,
+            provider: "p".to_owned(),
+            until: Timestamp::UNIX_EPOCH,
+            failures: 1,
+            reason: "ModelServerError".to_owned(),
+            message: "boom".to_owned(),
+            status: Some(500),
+        });
+        let turn = recovered(&[started(), model(1), cooled]).unwrap();
+        assert_eq!(turn.next, Next::Model { void: Some(1) });
         let restarted = Payload::ModelRestarted(ModelRestarted {
             attempt: 1,
             reason: "crash".to_owned(),
