@@ -33,7 +33,7 @@ pub(crate) struct Options {
     /// Print the reference's answers too
     #[arg(long)]
     show: bool,
-    /// Only cases whose `FILE: CASE` contains this
+    /// Only cases whose `FILE: CASE` contains this; `FILE:` for all of a file
     #[arg(default_value = "")]
     filter: String,
 }
@@ -71,7 +71,10 @@ async fn compare(root: &Path, options: &Options) -> anyhow::Result<()> {
     };
     let mut outcome = Outcome::default();
     for (position, file) in suite.files.iter().enumerate() {
-        let wanted = |case: &str| format!("{}: {case}", file.name).contains(&options.filter);
+        let wanted = |case: &str| match options.filter.strip_suffix(':') {
+            Some(name) => name == file.name,
+            None => format!("{}: {case}", file.name).contains(&options.filter),
+        };
         if !file.cases.iter().any(|case| wanted(&case.name)) {
             continue;
         }

@@ -32,6 +32,20 @@ impl std::fmt::Display for Difference {
 
 /// The differences between the answers to the steps of a case.
 pub fn differences(reference: &[Value], embedded: &[Value]) -> Vec<Difference> {
+    let stopped =
+        [reference, embedded].map(|answers| answers.first().and_then(|answer| answer.get("stopped")));
+    if stopped != [None, None] {
+        let [reference, embedded] = stopped.map(|reason| reason.map(Value::to_string));
+        return if reference == embedded {
+            Vec::new()
+        } else {
+            vec![Difference {
+                place: "stopped".to_owned(),
+                reference,
+                embedded,
+            }]
+        };
+    }
     let mut found = Vec::new();
     for step in 0..reference.len().max(embedded.len()) {
         let (expected, given) = (reference.get(step), embedded.get(step));
@@ -137,6 +151,23 @@ impl Allowed {
             );
         }
         Ok(allowed)
+    }
+
+    /// The cases of `open.txt`: known to differ and to be put right, so neither accepted nor a reason to stop. Each is
+    /// `FILE: CASE`; a case leaves the list with the change that puts it right.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn open(root: &Path) -> anyhow::Result<BTreeSet<String>> {
+        let path = root.join("open.txt");
+        let text =
+            std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+        Ok(text
+            .lines()
+            .map(str::trim)
+            .filter(|line| !line.is_empty() && !line.starts_with('#'))
+            .map(str::to_owned)
+            .collect())
     }
 
     /// The entry that accepts a difference of a case.

@@ -109,6 +109,7 @@ impl Normaliser {
                 let number = *self.versions.entry(version.clone()).or_insert(next);
                 Value::String(format!("<version {number}>"))
             }
+            ("storageVersionHash", Value::String(_)) => Value::from("<hash>"),
             ("continue", Value::String(token)) if !token.is_empty() => Value::from("<continue>"),
             ("clusterIP", Value::String(address)) if address.parse::<std::net::IpAddr>().is_ok() => {
                 Value::from("<address>")

@@ -124,6 +124,8 @@ impl<'a> Script<'a> {
         let names = vec![
             (namespace.clone(), "{id}".to_owned()),
             (group, "{group}".to_owned()),
+            // What is left of the group where a text is cut.
+            (file.to_owned(), "{file}".to_owned()),
         ];
         Self {
             server,
@@ -153,6 +155,7 @@ impl<'a> Script<'a> {
     async fn steps(&mut self, steps: &[Step]) -> anyhow::Result<Vec<Value>> {
         let mut answers = Vec::new();
         for (number, step) in steps.iter().enumerate() {
+            self.placeholders.set("step", number.to_string());
             let each: Vec<Option<&String>> = if step.each.is_empty() {
                 vec![None]
             } else {
@@ -202,6 +205,13 @@ impl<'a> Script<'a> {
             let answer = self.settled(step).await?;
             (answer.head(), answer.body.clone())
         };
+        if step.silent
+            && let Some(status) = answer.get("status").and_then(Value::as_u64)
+            && status >= 400
+            && step.until.is_none()
+        {
+            bail!("a step that prepares was refused: {status} {body}");
+        }
         for (name, place) in &step.capture {
             let value = pointer::get(&body, place)
                 .and_then(Value::as_str)
