@@ -110,6 +110,7 @@ fn describe(entry: &str, provider: &Provider) -> ProviderConfig {
     ProviderConfig {
         name: entry.to_owned(),
         provider: provider.metadata.name.clone().unwrap_or_default(),
+        namespace: provider.metadata.namespace.clone().unwrap_or_default(),
         kind: spec.kind.to_string(),
         role: spec.role.to_string(),
         model: spec.model.clone().unwrap_or_default(),
@@ -138,6 +139,7 @@ fn describe(entry: &str, provider: &Provider) -> ProviderConfig {
 mod tests {
     #![allow(clippy::unwrap_used)]
 
+    use mainstay_llm::ProviderKey;
     use serde_json::{Value, json};
 
     use super::*;
@@ -202,6 +204,21 @@ mod tests {
             Some("/etc/omnia/scenarios/default/scenario.yaml")
         );
         assert_eq!(models.scenarios.len(), 1);
+    }
+
+    #[test]
+    fn a_provider_is_told_with_its_namespace_so_that_all_its_users_are_known_or_226() {
+        let mut usable = usable("llm", json!({ "type": "ollama", "model": "m" }));
+        usable.provider.metadata.namespace = Some("models".into());
+        let mut models = Models::default();
+        models.add(&usable, &ProviderFiles::default()).unwrap();
+        let read_back = ProvidersConfig::parse(&models.config.render().unwrap()).unwrap();
+        let config = &read_back.providers[0];
+        assert_eq!(
+            (config.namespace.as_str(), config.provider.as_str()),
+            ("models", "m")
+        );
+        assert_eq!(ProviderKey::of(config).to_string(), "models/m/ollama");
     }
 
     #[test]

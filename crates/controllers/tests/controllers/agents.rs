@@ -161,10 +161,11 @@ async fn the_agent_is_told_its_tools_and_models_om_267() {
     let providers = ProvidersConfig::parse(&providers.data.unwrap()["providers.yaml"]).unwrap();
     assert_eq!(
         (
+            providers.providers[0].namespace.as_str(),
             providers.providers[0].provider.as_str(),
             providers.providers[0].kind.as_str()
         ),
-        ("model", "mock")
+        ("default", "model", "mock")
     );
     let service: Service = world.get("helpdesk").await;
     assert_eq!(service.spec.unwrap().ports.unwrap()[0].port, 8080);

@@ -162,13 +162,14 @@ fn each_row_about_providers_has_its_phase_reason_and_error_class_om_257() {
 
 #[test]
 fn a_type_that_is_not_served_is_named() {
-    let lookup = found(json!({ "type": "claude", "model": "m" }), Some("Ready"));
+    // Admission refuses this role for this type; an object that was written around it has to be named here.
+    let lookup = found(json!({ "type": "huggingface", "model": "m" }), Some("Ready"));
     let blocked = judge_providers(&agent("runtime"), &[entry("default", json!({}), lookup)]).unwrap_err();
     assert_eq!(
         (blocked.reason, blocked.phase, blocked.retry),
         ("ProviderTypeNotSupported", Phase::Failed, false)
     );
-    assert!(blocked.message.contains("claude"), "{}", blocked.message);
+    assert!(blocked.message.contains("huggingface"), "{}", blocked.message);
 }
 
 #[test]
