@@ -109,8 +109,8 @@ impl Driver {
     /// Keeps what is to be stored of the way to the answer, and finds out whose answer it is. Retries, waits and the
     /// change to another provider are in the log and in the figures only.
     fn observed(&mut self, attempt: u32, observed: Observed) -> Answering {
-        let (cooled, answering) = observed.into_parts();
-        for (provider, cooldown) in cooled {
+        let parts = observed.into_parts();
+        for (provider, cooldown) in parts.cooled {
             self.pending.payloads.push(Payload::ModelCooled(ModelCooled {
                 attempt,
                 provider,
@@ -121,7 +121,7 @@ impl Driver {
                 status: cooldown.status,
             }));
         }
-        let Some((provider, model)) = answering else {
+        let Some((provider, model)) = parts.answering else {
             return Answering::of(&self.shared.model);
         };
         let mut answering = Answering::of(self.shared.entry(&provider));

@@ -13,10 +13,13 @@ pub(super) struct Observed {
     parts: Mutex<Parts>,
 }
 
+/// What was kept.
 #[derive(Debug, Default)]
-struct Parts {
-    cooled: Vec<(String, Cooldown)>,
-    answering: Option<(String, String)>,
+pub(super) struct Parts {
+    /// The provider entries that began to cool down, in order.
+    pub(super) cooled: Vec<(String, Cooldown)>,
+    /// The provider entry that answers, and the model that it was asked for.
+    pub(super) answering: Option<(String, String)>,
 }
 
 /// Who answers a call.
@@ -29,10 +32,8 @@ pub(super) struct Answering {
 }
 
 impl Observed {
-    /// The entries that began to cool down, in order, and the entry and model that answers.
-    pub(super) fn into_parts(self) -> (Vec<(String, Cooldown)>, Option<(String, String)>) {
-        let parts = self.parts.into_inner().unwrap_or_else(PoisonError::into_inner);
-        (parts.cooled, parts.answering)
+    pub(super) fn into_parts(self) -> Parts {
+        self.parts.into_inner().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
