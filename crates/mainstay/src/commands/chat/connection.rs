@@ -6,7 +6,7 @@ use futures::{SinkExt, StreamExt};
 use http::{HeaderValue, StatusCode, header};
 use mainstay_agent::event::Event;
 use serde_json::{Map, Value, json};
-use tokio::net::TcpStream;
+use tokio::{net::TcpStream, time::Instant};
 use tokio_tungstenite::{
     MaybeTlsStream, WebSocketStream, connect_async,
     tungstenite::{self, Message, client::IntoClientRequest},
@@ -16,6 +16,10 @@ use crate::{endpoints::Endpoints, terminal::Failure};
 
 /// How long the server may take to greet.
 const GREETS_WITHIN: Duration = Duration::from_secs(10);
+/// How long an agent may take that is about to start: right after `up`, or while an edit replaces its Pod.
+const STARTS_WITHIN: Duration = Duration::from_secs(10);
+/// How often such an agent is asked.
+const LOOKS_EVERY: Duration = Duration::from_millis(100);
 /// How long nothing at all may arrive: the server pings every 30 seconds.
 const SILENT_AT_MOST: Duration = Duration::from_secs(90);
 
@@ -81,9 +85,16 @@ impl Connection {
         let token = HeaderValue::from_str(&format!("Bearer {}", endpoints.token))
             .map_err(|_| Failure::new("the front door's token cannot be sent in a header"))?;
         request.headers_mut().insert(header::AUTHORIZATION, token);
-        let (socket, _) = connect_async(request)
-            .await
-            .map_err(|error| refusal(&error, &endpoints.http, namespace, name))?;
+        let ends = Instant::now() + STARTS_WITHIN;
+        let (socket, _) = loop {
+            match connect_async(request.clone()).await {
+                Ok(connected) => break connected,
+                Err(error) if is_starting(&error) && Instant::now() < ends => {
+                    tokio::time::sleep(LOOKS_EVERY).await;
+                }
+                Err(error) => return Err(refusal(&error, &endpoints.http, namespace, name)),
+            }
+        };
         let mut connection = Self {
             socket,
             session: String::new(),
@@ -234,6 +245,11 @@ fn ends_turn(frame: &Value) -> bool {
 fn error_of(frame: &Value) -> Failure {
     let text = |field: &str| frame.pointer(field).and_then(Value::as_str).unwrap_or_default();
     Failure::new(format!("{} ({})", text("/error/message"), text("/error/code")))
+}
+
+/// Whether the agent is there and will answer soon.
+fn is_starting(error: &tungstenite::Error) -> bool {
+    matches!(error, tungstenite::Error::Http(response) if response.status() == StatusCode::SERVICE_UNAVAILABLE)
 }
 
 fn refusal(error: &tungstenite::Error, address: &str, namespace: &str, name: &str) -> NotOpened {
