@@ -117,7 +117,21 @@ impl Kinds<'_> {
     }
 }
 
+/// The kind that a server leaves out when it judges no calls.
+const POLICY_KIND: (&str, &str) = ("omnia.altairalabs.ai", "ToolPolicy");
+
 fn unknown_kind(manifest: &Manifest) -> Failure {
+    let group = manifest.api_version().split('/').next().unwrap_or_default();
+    if (group, manifest.kind()) == POLICY_KIND {
+        return Failure::new(format!(
+            "{}: ToolPolicy {} has no effect: its kind is not served",
+            manifest.place("kind"),
+            manifest.name()
+        ))
+        .with_hint(
+            "the policy engine is off, so no call is judged; start the server with `--policy-engine on`",
+        );
+    }
     Failure::new(format!(
         "{}: kind {} of {} is not served",
         manifest.place("kind"),
@@ -194,13 +208,18 @@ fn refusal(manifest: &Manifest, object: &Applied, error: &kube::Error) -> Failur
         .collect();
     let conflict = status.reason == "Conflict" && status.code == 409;
     let text = if causes.is_empty() {
-        let field = named_field(&status.message).unwrap_or_default();
-        format!(
-            "{}: {}: {}",
-            manifest.place(field),
-            object.title(),
-            status.message
-        )
+        let (field, text) = match undeclared_field(&status.message) {
+            Some(path) => {
+                let field = indexed(&manifest.object, path);
+                let text = format!("unknown field `{field}`");
+                (field, text)
+            }
+            None => (
+                named_field(&status.message).unwrap_or_default().to_owned(),
+                status.message.clone(),
+            ),
+        };
+        format!("{}: {}: {text}", manifest.place(&field), object.title())
     } else {
         causes
             .iter()
@@ -234,6 +253,52 @@ fn named_field(message: &str) -> Option<&str> {
     path.or_else(|| message.split('"').nth(1))
 }
 
+/// The path of a field that the kind does not have, as an apply's typed conversion names it; the other verbs say
+/// `unknown field "PATH"`.
+fn undeclared_field(message: &str) -> Option<&str> {
+    let path = message.strip_suffix(": field not declared in schema")?;
+    path.rsplit(' ').next()?.strip_prefix('.')
+}
+
+/// `path` with list items by their index, `spec.handlers[0].x`, where an apply names them by their keys,
+/// `spec.handlers[name="a"].x`.
+fn indexed(object: &Value, path: &str) -> String {
+    let mut place = String::new();
+    let mut at = Some(object);
+    let mut rest = path;
+    while !rest.is_empty() {
+        if let Some((keys, behind)) = rest.strip_prefix('[').and_then(|inner| inner.split_once(']')) {
+            let index = at.and_then(Value::as_array).and_then(|items| {
+                items.iter().position(|item| {
+                    keys.split(',').all(|pair| {
+                        let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+                        let held = item.get(key).map(Value::to_string);
+                        held.as_deref() == Some(value)
+                    })
+                })
+            });
+            let index = index.map_or_else(|| keys.to_owned(), |index| index.to_string());
+            at = at.and_then(|value| index.parse::<usize>().ok().and_then(|index| value.get(index)));
+            place.push_str(&format!("[{index}]"));
+            rest = behind;
+        } else {
+            let named = rest.strip_prefix('.').unwrap_or(rest);
+            let end = named.find(['.', '[']).unwrap_or(named.len());
+            let (name, behind) = named.split_at(end);
+            if name.is_empty() {
+                break;
+            }
+            if !place.is_empty() {
+                place.push('.');
+            }
+            place.push_str(name);
+            at = at.and_then(|value| value.get(name));
+            rest = behind;
+        }
+    }
+    place
+}
+
 /// The innermost cause of an error, which is what a person can act upon.
 pub(crate) fn cause(error: &dyn std::error::Error) -> String {
     let mut innermost = error;
@@ -264,4 +329,25 @@ pub(crate) fn condition<'a>(object: &'a Value, name: &str) -> Option<&'a Value> 
         .and_then(Value::as_array)?
         .iter()
         .find(|condition| condition.get("type").and_then(Value::as_str) == Some(name))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_field_named_by_keys_is_found_by_its_index() {
+        let object = json!({"spec": {"handlers": [{"name": "a"}, {"name": "b", "endpoint": "x"}], "ports": [{"port": 80, "protocol": "TCP"}]}});
+        let message = "failed to create typed patch object (default/x; omnia.altairalabs.ai/v1alpha1, Kind=ToolRegistry): .spec.handlers[name=\"b\"].endpoint: field not declared in schema";
+        let path = undeclared_field(message).unwrap_or_default();
+        assert_eq!(indexed(&object, path), "spec.handlers[1].endpoint");
+        assert_eq!(
+            indexed(&object, "spec.ports[port=80,protocol=\"TCP\"].x"),
+            "spec.ports[0].x"
+        );
+        assert_eq!(indexed(&object, "spec.handlers[0].x"), "spec.handlers[0].x");
+        assert_eq!(undeclared_field("something else"), None);
+    }
 }

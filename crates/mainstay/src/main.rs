@@ -75,12 +75,14 @@ async fn run(command: Command, program: &str) -> Result<(), Failure> {
             Ok(())
         }
         Command::Completion(arguments) => {
+            let mut script = Vec::new();
             clap_complete::generate(
                 arguments.shell,
                 &mut Arguments::command(),
                 "mainstay",
-                &mut std::io::stdout(),
+                &mut script,
             );
+            terminal::data(String::from_utf8_lossy(&script).trim_end());
             Ok(())
         }
     }

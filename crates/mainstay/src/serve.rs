@@ -19,9 +19,10 @@ use std::{
     sync::Arc,
 };
 
-use mainstay_agent::{EngineMetrics, Hubs};
+use mainstay_agent::{EngineMetrics, Hubs, StoredCooldowns};
 use mainstay_controllers::{Controllers, ControllersOptions};
 use mainstay_kubeapi::{Identity, ServeOptions};
+use mainstay_llm::Cooldowns;
 use mainstay_localnode::{Handle, LocalNode, LocalNodeOptions, Parts};
 use mainstay_server::{
     facade::FacadeMetrics,
@@ -110,12 +111,19 @@ pub(crate) async fn start(arguments: &ServeArguments) -> Result<Running, Failure
         .unwrap_or_default();
     let listen = arguments.listen.or(former_http).unwrap_or(FRONT_DOOR);
     let kube_listen = arguments.kube_listen.or(former_kube).unwrap_or(KUBERNETES_API);
-    for (address, flag) in [(listen, "--listen"), (kube_listen, "--kube-listen")] {
+    for (address, flag, given) in [
+        (listen, "--listen", arguments.listen.is_some()),
+        (kube_listen, "--kube-listen", arguments.kube_listen.is_some()),
+    ] {
         if !address.ip().is_loopback() && !arguments.allow_remote {
-            return Err(
-                Failure::new(format!("`{flag} {address}` is reachable from other machines"))
-                    .with_hint("add `--allow-remote` if that is meant"),
-            );
+            let failure = Failure::new(format!("`{flag} {address}` is reachable from other machines"));
+            return Err(if given {
+                failure.with_hint("add `--allow-remote` if that is meant")
+            } else {
+                failure.with_hint(format!(
+                    "it is the address of the former run; add `--allow-remote` again, or choose another with `{flag}`"
+                ))
+            });
         }
     }
     // Bound first: a port that is taken is the likeliest mistake, and nothing has been started yet.
@@ -155,6 +163,10 @@ pub(crate) async fn start(arguments: &ServeArguments) -> Result<Running, Failure
     let agent = roles::agent::Agent {
         payload: payload.clone(),
         hubs: Hubs::new(),
+        cooldowns: Cooldowns::new(
+            Arc::clone(&clock),
+            Arc::new(StoredCooldowns::new(payload.clone())),
+        ),
         clock: Arc::clone(&clock),
         random: Arc::clone(&random),
         metrics: FacadeMetrics::register(&metrics),
@@ -189,7 +201,7 @@ pub(crate) async fn start(arguments: &ServeArguments) -> Result<Running, Failure
             retention::run(payload.clone(), Arc::clone(&clock), outer.clone()),
         ),
     ];
-    let token = front_token(&data, former.as_ref(), &random)?;
+    let token = front_token(&data, &random)?;
     let door = FrontDoor {
         agents: Arc::new(Agents::new(handle)),
         access: Access::of(front_address, SecretString::from(token.clone())),
@@ -329,12 +341,9 @@ fn front_door(
     })
 }
 
-/// The front door's token: made at the first start and kept, so that a client's configuration survives a restart.
-fn front_token(
-    data: &DataDirectory,
-    former: Option<&Endpoints>,
-    random: &SharedRandom,
-) -> Result<String, Failure> {
+/// The front door's token: made at the first start and kept, so that a client's configuration survives a restart. Who wants a
+/// new one deletes its file.
+fn front_token(data: &DataDirectory, random: &SharedRandom) -> Result<String, Failure> {
     let file: PathBuf = data.keys_dir().join("front-door-token");
     match std::fs::read_to_string(&file) {
         Ok(token) if !token.trim().is_empty() => return Ok(token.trim().to_owned()),
@@ -343,10 +352,8 @@ fn front_token(
         }
         _ => {}
     }
-    let token = former.map_or_else(
-        || format!("{}{}", random.uuid().simple(), random.uuid().simple()),
-        |former| former.token.clone(),
-    );
+    // Two version 4 identifiers: 244 random bits.
+    let token = format!("{}{}", random.uuid().simple(), random.uuid().simple());
     write_private(&file, token.as_bytes()).map_err(|error| no_data_directory(&error))?;
     Ok(token)
 }
@@ -366,9 +373,9 @@ fn no_data_directory(error: &DataDirectoryError) -> Failure {
         DataDirectoryError::InUse { .. } => failure.with_hint(
             "stop it with `mainstay down`, or give this one a directory of its own with `--data DIR`",
         ),
-        DataDirectoryError::NotWritable { .. } | DataDirectoryError::Foreign { .. } => {
-            failure.with_hint("name another directory with `--data DIR`")
-        }
+        DataDirectoryError::NotWritable { .. }
+        | DataDirectoryError::NotADirectory { .. }
+        | DataDirectoryError::Foreign { .. } => failure.with_hint("name another directory with `--data DIR`"),
         _ => failure,
     }
 }

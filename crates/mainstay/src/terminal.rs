@@ -13,9 +13,18 @@ pub(crate) fn stream(text: &str) {
     write_to(&mut io::stdout().lock(), text, false);
 }
 
-/// Writes a message to standard error.
+/// Writes a message to standard error, without what would drive the terminal: it may quote text from outside.
 pub(crate) fn message(text: impl AsRef<str>) {
-    write_to(&mut io::stderr().lock(), text.as_ref(), true);
+    write_to(&mut io::stderr().lock(), &printable(text.as_ref()), true);
+}
+
+/// `text` without control characters, other than new lines and tabs, and without the marks that reorder text.
+pub(crate) fn printable(text: &str) -> String {
+    let drives = |letter: char| {
+        (letter.is_control() && !matches!(letter, '\n' | '\t'))
+            || matches!(letter, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    };
+    text.chars().filter(|letter| !drives(*letter)).collect()
 }
 
 /// Writes a prompt to standard error, without a newline.
@@ -113,6 +122,11 @@ impl std::error::Error for Failure {}
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn escape_sequences_and_reordering_marks_do_not_reach_the_terminal() {
+        assert_eq!(printable("a\u{1b}[2Jb\n\tc\r\u{202e}d"), "a[2Jb\n\tcd");
+    }
 
     #[test]
     fn columns_are_as_wide_as_their_widest_cell() {

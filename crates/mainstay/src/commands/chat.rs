@@ -3,11 +3,12 @@
 mod connection;
 mod view;
 
-use std::io::IsTerminal;
+use std::{io::IsTerminal, time::Duration};
 
 use kube::Api;
 use mainstay_agent::event::Payload;
 use mainstay_resources::omnia::AgentRuntime;
+use serde_json::{Map, Value};
 use tokio::io::{AsyncBufReadExt, BufReader};
 
 use self::{
@@ -17,6 +18,9 @@ use self::{
 use crate::{
     arguments::ChatArguments, cluster, commands::up, endpoints::Endpoints, terminal, terminal::Failure,
 };
+
+/// How long the look at the agent's state may take.
+const LOOKED_AT_WITHIN: Duration = Duration::from_secs(1);
 
 /// Talks to an agent: one message with `-m`, else line by line until the input ends.
 pub(crate) async fn run(arguments: &ChatArguments) -> Result<(), Failure> {
@@ -38,6 +42,9 @@ pub(crate) async fn run(arguments: &ChatArguments) -> Result<(), Failure> {
                 .unwrap_or(failure));
         }
     };
+    if !arguments.json {
+        warn_if_blocked(&endpoints, &arguments.namespace, &arguments.name).await;
+    }
     let mut view = View::new(arguments.json);
     let session = connection.session().to_owned();
     let talked = tokio::select! {
@@ -60,23 +67,40 @@ pub(crate) async fn run(arguments: &ChatArguments) -> Result<(), Failure> {
 
 /// What keeps an agent that nothing runs of, where there is such an AgentRuntime: the front door knows Pods only.
 async fn blocked(endpoints: &Endpoints, namespace: &str, name: &str) -> Option<Failure> {
-    let client = cluster::at(&endpoints.kubeconfig).await.ok()?;
-    let agent = Api::<AgentRuntime>::namespaced(client, namespace)
-        .get_opt(name)
-        .await
-        .ok()??;
-    let agent = serde_json::to_value(&agent).ok()?;
+    let agent = state(endpoints, namespace, name).await?;
     Some(Failure::new(format!(
         "agent {name} does not run: it is {}",
         up::blocked(&agent)
     )))
 }
 
+/// An agent that is blocked goes on answering from the Pod of its last good state; who edits and sees no effect is puzzled.
+async fn warn_if_blocked(endpoints: &Endpoints, namespace: &str, name: &str) {
+    let agent = state(endpoints, namespace, name).await.unwrap_or_default();
+    let phase = agent.pointer("/status/phase").and_then(Value::as_str);
+    if phase.is_some_and(|phase| phase != "Running") {
+        terminal::warning(format!(
+            "agent {name} is {}; what answers is its last good state",
+            up::blocked(&agent)
+        ));
+    }
+}
+
+/// The AgentRuntime as the API has it. What cannot be found out in time is not said: the conversation matters more.
+async fn state(endpoints: &Endpoints, namespace: &str, name: &str) -> Option<Value> {
+    let look = async {
+        let client = cluster::at(&endpoints.kubeconfig).await.ok()?;
+        let agents: Api<AgentRuntime> = Api::namespaced(client, namespace);
+        serde_json::to_value(agents.get_opt(name).await.ok()??).ok()
+    };
+    tokio::time::timeout(LOOKED_AT_WITHIN, look).await.ok().flatten()
+}
+
 async fn talk(
     arguments: &ChatArguments,
     connection: &mut Connection,
     view: &mut View,
-    variables: serde_json::Map<String, serde_json::Value>,
+    variables: Map<String, Value>,
 ) -> Result<(), Failure> {
     if let Some(message) = &arguments.message {
         return turn(connection, view, message, &variables).await;
@@ -113,7 +137,7 @@ async fn turn(
     connection: &mut Connection,
     view: &mut View,
     message: &str,
-    variables: &serde_json::Map<String, serde_json::Value>,
+    variables: &Map<String, Value>,
 ) -> Result<(), Failure> {
     let key = connection.send(message, variables).await?;
     let mut own_turn = None;
@@ -154,11 +178,11 @@ async fn turn(
     }
 }
 
-fn variables(given: &[String]) -> Result<serde_json::Map<String, serde_json::Value>, Failure> {
+fn variables(given: &[String]) -> Result<Map<String, Value>, Failure> {
     given
         .iter()
         .map(|text| match text.split_once('=') {
-            Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), serde_json::Value::from(value))),
+            Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), Value::from(value))),
             _ => Err(Failure::new(format!(
                 "`--set {text}` is not of the form NAME=VALUE"
             ))),

@@ -98,7 +98,9 @@ async fn settle(
         .filter(|object| object.kind.kind == "AgentRuntime")
         .collect();
     // Together: several agents that wait for something would else be waited for one after the other.
-    for report in futures::future::join_all(agents.iter().map(|agent| agent_report(&client, agent, began))).await {
+    for report in
+        futures::future::join_all(agents.iter().map(|agent| agent_report(&client, agent, began))).await
+    {
         terminal::message(report);
     }
     for registry in applied.iter().filter(|object| object.kind.kind == "ToolRegistry") {
@@ -160,31 +162,53 @@ async fn agent_report(client: &Client, agent: &Applied, began: Instant) -> Strin
     }
 }
 
-/// `PHASE: CONDITION is False (REASON): MESSAGE` of an agent that does not run.
+/// `PHASE: CONDITION is False (REASON): MESSAGE` of an object that does not work, in one line.
 pub(crate) fn blocked(object: &Value) -> String {
     let phase = object
         .pointer("/status/phase")
         .and_then(Value::as_str)
         .unwrap_or("Pending");
-    let failing = object
-        .pointer("/status/conditions")
-        .and_then(Value::as_array)
-        .into_iter()
-        .flatten()
-        .filter(|condition| condition.get("status").and_then(Value::as_str) == Some("False"))
-        // `Ready` repeats what another condition says better.
-        .max_by_key(|condition| condition.get("type").and_then(Value::as_str) != Some("Ready"));
-    match failing {
+    match blocking(object) {
         None => phase.to_owned(),
         Some(condition) => {
             let text = |field: &str| condition.get(field).and_then(Value::as_str).unwrap_or_default();
+            let message = text("message").split_whitespace().collect::<Vec<_>>().join(" ");
             format!(
-                "{phase}: {} is False ({}): {}",
+                "{phase}: {} is {} ({}): {message}",
                 text("type"),
-                text("reason"),
-                text("message")
+                text("status"),
+                text("reason")
             )
         }
+    }
+}
+
+/// The condition that says what blocks: the one whose reason `Ready` repeats; else a degradation, the first that does not
+/// hold, or `Ready` itself. Others may be False as well and only advise.
+fn blocking(object: &Value) -> Option<&Value> {
+    let conditions = object.pointer("/status/conditions").and_then(Value::as_array)?;
+    let is = |condition: &Value, field: &str, text: &str| {
+        condition.get(field).and_then(Value::as_str) == Some(text)
+    };
+    let ready = conditions.iter().find(|condition| is(condition, "type", "Ready"));
+    if ready.is_some_and(|ready| is(ready, "status", "True")) {
+        return conditions
+            .iter()
+            .find(|condition| is(condition, "type", "Degraded") && is(condition, "status", "True"));
+    }
+    let reason = ready
+        .and_then(|ready| ready.get("reason"))
+        .and_then(Value::as_str);
+    let failing = || {
+        conditions
+            .iter()
+            .filter(|condition| is(condition, "status", "False") && !is(condition, "type", "Ready"))
+    };
+    match reason {
+        Some(reason) => failing()
+            .find(|condition| is(condition, "reason", reason))
+            .or(ready),
+        None => failing().next(),
     }
 }
 
@@ -280,6 +304,28 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn an_advice_is_not_taken_for_what_blocks() {
+        let object = json!({"status": {"phase": "Failed", "conditions": [
+            {"type": "Ready", "status": "False", "reason": "ValidationFailed", "message": "1 handler is not valid"},
+            {"type": "PolicyBound", "status": "False", "reason": "NoPolicySelectsRegistry", "message": "every call is refused"},
+            {"type": "HandlersValid", "status": "False", "reason": "ValidationFailed", "message": "a: httpConfig is\n   needed"},
+        ]}});
+        assert_eq!(
+            blocked(&object),
+            "Failed: HandlersValid is False (ValidationFailed): a: httpConfig is needed"
+        );
+        let degraded = json!({"status": {"phase": "Degraded", "conditions": [
+            {"type": "Ready", "status": "True", "reason": "ToolsDiscovered", "message": ""},
+            {"type": "PolicyBound", "status": "False", "reason": "NoPolicySelectsRegistry", "message": ""},
+            {"type": "Degraded", "status": "True", "reason": "SomeToolsUnavailable", "message": "1 of 2"},
+        ]}});
+        assert_eq!(
+            blocked(&degraded),
+            "Degraded: Degraded is True (SomeToolsUnavailable): 1 of 2"
+        );
+    }
 
     #[test]
     fn an_agent_that_waits_says_for_what() {

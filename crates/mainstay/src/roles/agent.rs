@@ -13,7 +13,10 @@ use mainstay_agent::{
     Engine, EngineMetrics, EngineOptions, Hubs, Limits, ModelEntry, PackFile, PackSource, builtin,
     tool::{NoTools, ToolRunner},
 };
-use mainstay_llm::{BuildContext, Model, config::ProvidersConfig};
+use mainstay_llm::{
+    BuildContext, BuildError, Cooldowns, Model, build, build_chain,
+    config::{ProviderConfig, ProvidersConfig},
+};
 use mainstay_server::facade::{self, FacadeMetrics, FacadeOptions};
 use mainstay_store::payload::PayloadStore;
 use mainstay_telemetry::{clock::SharedClock, random::SharedRandom, task};
@@ -38,6 +41,8 @@ pub(crate) struct Agent {
     pub(crate) payload: PayloadStore,
     /// The live sessions, so that two Pods of one agent do not run one session twice.
     pub(crate) hubs: Hubs,
+    /// What is known of failing model providers, so that an outage costs a few attempts and not a few per agent.
+    pub(crate) cooldowns: Cooldowns,
     /// Wall-clock time.
     pub(crate) clock: SharedClock,
     /// Identifiers and jitter.
@@ -165,7 +170,7 @@ impl Agent {
             .map_err(|error| RoleError::new(error.to_string()))?;
         let providers =
             ProvidersConfig::parse(&text).map_err(|error| RoleError::new(format!("{path}: {error}")))?;
-        let build = BuildContext {
+        let surroundings = BuildContext {
             connector: context.connector.clone(),
             files: context.files.clone(),
             environment: context.environment.clone(),
@@ -177,11 +182,20 @@ impl Agent {
             .iter()
             .filter(|provider| provider.role == "llm")
             .map(|provider| {
-                let model = mainstay_llm::build(provider, &build)
+                let model = self
+                    .model(provider, &surroundings)
                     .map_err(|error| RoleError::new(format!("{}: {error}", error.reason())))?;
                 Ok(ModelEntry::from_config(provider, model))
             })
             .collect()
+    }
+
+    fn model(&self, provider: &ProviderConfig, context: &BuildContext) -> Result<Arc<dyn Model>, BuildError> {
+        if provider.kind == "mock" {
+            // What its scenario says is what happens: nothing is tried again or left alone.
+            return build(provider, context);
+        }
+        build_chain(&provider.name, &[provider], context, &self.cooldowns)
     }
 
     async fn tools(

@@ -59,10 +59,19 @@ impl View {
                     escape(&restarted.reason, SHOWN)
                 ));
             }
-            Some(Payload::ModelFailed(failed)) => {
+            Some(Payload::ModelCooled(cooled)) => {
+                self.break_line();
+                terminal::message(format!(
+                    "(the provider {} is left alone until {}: {})",
+                    escape(&cooled.provider, SHOWN),
+                    cooled.until,
+                    escape(&cooled.reason, SHOWN)
+                ));
+            }
+            // The turn's own failure says why; here the text that was shown is void.
+            Some(Payload::ModelFailed(_)) => {
                 self.break_line();
                 self.shown = 0;
-                terminal::message(format!("(the model failed: {})", escape(&failed.message, SHOWN)));
             }
             Some(Payload::ToolStarted(started)) => {
                 self.break_line();
@@ -103,27 +112,15 @@ impl View {
         }
         let known = usize::try_from(self.shown.saturating_sub(offset)).unwrap_or(usize::MAX);
         let fresh = text.get(known..).unwrap_or(text);
-        terminal::stream(&printable(fresh));
+        terminal::stream(&terminal::printable(fresh));
         self.shown = end;
         self.in_line = !fresh.ends_with('\n');
     }
 }
 
-/// The text without what would drive the terminal: a model's words are from outside.
-fn printable(text: &str) -> String {
-    text.chars()
-        .filter(|letter| !letter.is_control() || matches!(letter, '\n' | '\t'))
-        .collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn escape_sequences_of_a_model_do_not_reach_the_terminal() {
-        assert_eq!(printable("a\u{1b}[2Jb\n\tc\r"), "a[2Jb\n\tc");
-    }
 
     #[test]
     fn text_that_deltas_brought_is_not_shown_again() {
