@@ -27,6 +27,9 @@ pub(crate) struct Options {
     /// Keep what the reference answers, so that tests without it can compare
     #[arg(long, requires = "reference")]
     write_golden: bool,
+    /// Rewrite `open.txt`: exactly the cases that differ now
+    #[arg(long, requires = "embedded", conflicts_with = "filter")]
+    write_open: bool,
     /// How many cases are sent at the same time
     #[arg(long, default_value_t = 4)]
     parallel: usize,
@@ -44,6 +47,7 @@ struct Outcome {
     report: String,
     passed: usize,
     failed: usize,
+    open: BTreeSet<String>,
     accepted: BTreeSet<usize>,
 }
 
@@ -123,6 +127,9 @@ async fn compare(root: &Path, options: &Options) -> anyhow::Result<()> {
             }
         }
     }
+    if options.write_open {
+        keep_open(&vectors, &outcome.open)?;
+    }
     write(&format!(
         "{}{} passed, {} failed\n",
         outcome.report, outcome.passed, outcome.failed
@@ -162,6 +169,23 @@ async fn server(kubeconfig: &Path, seed: &str, parallel: usize) -> anyhow::Resul
         now: clock::system().now(),
         parallel,
     })
+}
+
+/// Writes the names of the cases that differ below the heading of `open.txt`.
+fn keep_open(vectors: &Path, open: &BTreeSet<String>) -> anyhow::Result<()> {
+    let path = vectors.join("open.txt");
+    let heading =
+        std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+    let mut text: String = heading
+        .lines()
+        .take_while(|line| line.starts_with('#'))
+        .map(|line| format!("{line}\n"))
+        .collect();
+    for case in open {
+        text.push_str(case);
+        text.push('\n');
+    }
+    std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))
 }
 
 /// Writes the reference's answers, beside those of cases that were not asked this time.
@@ -220,6 +244,7 @@ impl Outcome {
                 self.passed += 1;
             } else {
                 self.failed += 1;
+                self.open.insert(format!("{}: {case}", file.name));
                 self.report
                     .push_str(&format!("FAILED  {}: {case}\n{}\n", file.name, open.join("\n")));
             }
