@@ -35,13 +35,14 @@ fn position(elements: &[Value], segment: &str) -> Option<usize> {
     else {
         return segment.parse().ok();
     };
-    elements
-        .iter()
-        .position(|element| match element.pointer(&format!("/{key}")) {
-            Some(Value::String(found)) => found == wanted,
-            Some(found) => found.to_string() == wanted,
-            None => false,
-        })
+    elements.iter().position(|element| {
+        let found = element.pointer(&format!("/{key}"));
+        let text = match found {
+            Some(Value::String(text)) => Some(text.clone()),
+            other => other.map(Value::to_string),
+        };
+        text.as_deref() == Some(wanted)
+    })
 }
 
 /// The value at a pointer.
