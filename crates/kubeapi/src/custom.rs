@@ -150,9 +150,9 @@ impl Api {
     }
 
     /// Objects of a kind whose definition is going cannot be created any more.
-    pub(crate) fn check_definition_stays(&self, kind: &KindInfo) -> ApiResult<()> {
-        let name = format!("{}.{}", kind.plural, kind.group);
-        let Some(stored) = self.store().get(&commit::key(DEFINITIONS, "", &name)) else {
+    pub(crate) fn check_definition_stays(&self, kind: &KindInfo, name: &str) -> ApiResult<()> {
+        let definition = format!("{}.{}", kind.plural, kind.group);
+        let Some(stored) = self.store().get(&commit::key(DEFINITIONS, "", &definition)) else {
             return Ok(());
         };
         let dying = serde_json::from_slice::<Value>(&stored.value)
@@ -160,13 +160,8 @@ impl Api {
         if !dying {
             return Ok(());
         }
-        let mut error = ApiError::new(
-            Reason::MethodNotAllowed,
-            "create not allowed while custom resource definition is terminating",
-        );
-        error.group.clone_from(&kind.group);
-        error.kind.clone_from(&kind.plural);
-        Err(error)
+        let detail = "create not allowed while custom resource definition is terminating";
+        Err(ApiError::forbidden(&kind.group, &kind.plural, name, detail))
     }
 }
 

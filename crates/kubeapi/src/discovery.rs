@@ -246,7 +246,10 @@ fn plain_resources(info: &KindInfo) -> Vec<Value> {
     if !info.categories.is_empty() {
         entry.insert("categories".to_owned(), json!(info.categories));
     }
-    entry.insert("storageVersionHash".to_owned(), json!(storage_version_hash(info)));
+    // What is answered and never stored has no version that it is stored in.
+    if info.verbs.iter().any(|verb| verb == "list") {
+        entry.insert("storageVersionHash".to_owned(), json!(storage_version_hash(info)));
+    }
     let mut entries = vec![Value::Object(entry)];
     for sub in subresources(info) {
         let mut entry = json!({

@@ -5,13 +5,15 @@ use serde_json::{Map, Value};
 use crate::schema::{Node, NodeKind};
 
 /// Fields of built-in types that are structs and not pointers in the reference, so that an object always has them.
-const EMBEDDED_STRUCTS: [&str; 19] = [
+const EMBEDDED_STRUCTS: [&str; 21] = [
     "CronJobSpec/jobTemplate",
     "CustomResourceDefinitionSpec/names",
     "CustomResourceDefinitionStatus/acceptedNames",
     "DeploymentSpec/strategy",
     "DeploymentSpec/template",
+    "Event/deprecatedSource",
     "Event/involvedObject",
+    "Event/regarding",
     "Event/source",
     "HorizontalPodAutoscalerSpec/scaleTargetRef",
     "JobSpec/template",
@@ -25,6 +27,17 @@ const EMBEDDED_STRUCTS: [&str; 19] = [
     "PodTemplateSpec/spec",
     "ReplicaSetSpec/template",
     "ServiceStatus/loadBalancer",
+];
+
+/// Fields that every Event has, in either form, with nothing in them.
+const EVENT_FIELDS: [(&str, &str); 7] = [
+    ("eventTime", "null"),
+    ("firstTimestamp", "null"),
+    ("lastTimestamp", "null"),
+    ("deprecatedFirstTimestamp", "null"),
+    ("deprecatedLastTimestamp", "null"),
+    ("reportingComponent", ""),
+    ("reportingInstance", ""),
 ];
 
 /// What an object is compared with when it is created: its type, and for a built-in kind the structs that are
@@ -44,6 +57,18 @@ pub(super) fn empty_object(node: &Node, like: &Value) -> Value {
         }
         for name in EMBEDDED_STRUCTS {
             insert_empty_struct(node, name, &mut object);
+        }
+        if like.get("kind").and_then(Value::as_str) == Some("Event") {
+            for (name, empty) in EVENT_FIELDS {
+                if node.property(name).is_some() {
+                    let value = if empty == "null" {
+                        Value::Null
+                    } else {
+                        Value::from("")
+                    };
+                    object.insert(name.to_owned(), value);
+                }
+            }
         }
     }
     Value::Object(object)

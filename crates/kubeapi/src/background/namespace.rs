@@ -1,6 +1,6 @@
 //! What a Namespace gets by itself, and its removal: its content, then itself. Requirements KA-010, KA-023.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use mainstay_store::kube::Key;
 use serde_json::{Value, json};
@@ -72,6 +72,13 @@ impl Api {
             return Ok(());
         }
         drop(gate);
+        let remaining: Vec<(Arc<KindInfo>, Vec<String>)> = remaining
+            .into_iter()
+            .filter_map(|(kind, key)| {
+                let stored = self.store().get(&key)?;
+                Some((kind, finalizers_of(&stored.value)))
+            })
+            .collect();
         let conditions = remaining_conditions(&remaining, &now);
         self.change(
             &kind,
@@ -79,7 +86,9 @@ impl Api {
             name,
             object::uid(&namespace),
             Arc::new(move |namespace: &mut Value| {
-                set_conditions(namespace, &conditions);
+                for condition in &conditions {
+                    set_condition(namespace, condition);
+                }
                 Ok(())
             }),
         )
@@ -119,28 +128,83 @@ fn finish(namespace: &mut Value) -> ApiResult<()> {
     Ok(())
 }
 
-/// Says what is left, so that a Namespace that does not go away explains itself.
-fn remaining_conditions(remaining: &[(Arc<KindInfo>, Key)], now: &str) -> Value {
-    let mut counts = std::collections::BTreeMap::<String, usize>::new();
-    for (kind, _) in remaining {
-        let name = if kind.group.is_empty() {
-            format!("{}.", kind.plural)
-        } else {
-            format!("{}.{}", kind.plural, kind.group)
-        };
-        *counts.entry(name).or_default() += 1;
+/// Says what is left and what holds it, so that a Namespace that does not go away explains itself.
+fn remaining_conditions(remaining: &[(Arc<KindInfo>, Vec<String>)], now: &str) -> Vec<Value> {
+    let mut counts = BTreeMap::<String, usize>::new();
+    let mut holders = BTreeMap::<&str, usize>::new();
+    for (kind, finalizers) in remaining {
+        *counts
+            .entry(format!("{}.{}", kind.plural, kind.group))
+            .or_default() += 1;
+        for finalizer in finalizers {
+            *holders.entry(finalizer).or_default() += 1;
+        }
     }
+    let condition = |type_: &str, status: &str, reason: &str, message: String| json!({"type": type_, "status": status, "reason": reason, "message": message, "lastTransitionTime": now});
     let texts: Vec<String> = counts
         .iter()
         .map(|(name, count)| format!("{name} has {count} resource instances"))
         .collect();
-    json!({
-        "type": "NamespaceContentRemaining", "status": "True", "reason": "SomeResourcesRemain",
-        "message": format!("Some resources are remaining: {}", texts.join(", ")), "lastTransitionTime": now,
-    })
+    let held: Vec<String> = holders
+        .iter()
+        .map(|(finalizer, count)| format!("{finalizer} in {count} resource instances"))
+        .collect();
+    let finalizers = if held.is_empty() {
+        condition(
+            "NamespaceFinalizersRemaining",
+            "False",
+            "ContentHasNoFinalizers",
+            "All content-preserving finalizers finished".to_owned(),
+        )
+    } else {
+        condition(
+            "NamespaceFinalizersRemaining",
+            "True",
+            "SomeFinalizersRemain",
+            format!(
+                "Some content in the namespace has finalizers remaining: {}",
+                held.join(", ")
+            ),
+        )
+    };
+    vec![
+        condition(
+            "NamespaceDeletionDiscoveryFailure",
+            "False",
+            "ResourcesDiscovered",
+            "All resources successfully discovered".to_owned(),
+        ),
+        condition(
+            "NamespaceDeletionGroupVersionParsingFailure",
+            "False",
+            "ParsedGroupVersions",
+            "All legacy kube types successfully parsed".to_owned(),
+        ),
+        condition(
+            "NamespaceDeletionContentFailure",
+            "False",
+            "ContentDeleted",
+            "All content successfully deleted, may be waiting on finalization".to_owned(),
+        ),
+        condition(
+            "NamespaceContentRemaining",
+            "True",
+            "SomeResourcesRemain",
+            format!("Some resources are remaining: {}", texts.join(", ")),
+        ),
+        finalizers,
+    ]
 }
 
-fn set_conditions(namespace: &mut Value, condition: &Value) {
+/// The finalizers of a stored object.
+fn finalizers_of(stored: &[u8]) -> Vec<String> {
+    serde_json::from_slice(stored).map_or_else(
+        |_unreadable| Vec::new(),
+        |object: Value| object::finalizers(&object),
+    )
+}
+
+fn set_condition(namespace: &mut Value, condition: &Value) {
     let Some(fields) = namespace.as_object_mut() else {
         return;
     };
@@ -154,13 +218,13 @@ fn set_conditions(namespace: &mut Value, condition: &Value) {
     };
     let of_type = |entry: &Value| entry.get("type") == condition.get("type");
     match conditions.iter_mut().find(|entry| of_type(entry)) {
-        // Only a new message is a change; the time stays that of the transition.
+        // The time is that of the last change of the status.
         Some(entry) => {
-            if let Some(entry) = entry.as_object_mut() {
-                entry.insert(
-                    "message".to_owned(),
-                    condition.get("message").cloned().unwrap_or_default(),
-                );
+            let time = entry.get("lastTransitionTime").cloned();
+            let same_status = entry.get("status") == condition.get("status");
+            *entry = condition.clone();
+            if let (true, Some(time)) = (same_status, time) {
+                entry["lastTransitionTime"] = time;
             }
         }
         None => conditions.push(condition.clone()),

@@ -41,6 +41,12 @@ pub(crate) fn from_stored(object: &mut Value, api_version: &str) {
         for (core, view) in FIELDS {
             rename(fields, core, view);
         }
+        // The older form always has them, the newer one only with something in them.
+        for name in ["reportingController", "reportingInstance"] {
+            if fields.get(name).and_then(Value::as_str) == Some("") {
+                fields.remove(name);
+            }
+        }
     }
 }
 

@@ -3,7 +3,9 @@
 //! Nothing routes to these addresses: the node resolves Services by name. They are there because clients and manifests
 //! expect a Service to have one.
 
-use serde_json::{Value, json};
+use std::{collections::HashSet, ops::RangeInclusive};
+
+use serde_json::{Map, Value, json};
 
 use super::strategy::{
     labels,
@@ -16,6 +18,8 @@ const RANGE_START: u32 = 0x0A60_0000;
 const RANGE_SIZE: u32 = 1 << 20;
 /// The first addresses belong to the API server and the name service.
 const RESERVED: u32 = 16;
+/// The ports of the nodes that Services may have.
+const NODE_PORTS: RangeInclusive<i64> = 30_000..=32_767;
 
 pub(super) fn default(object: &mut Value) {
     let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut) else {
@@ -62,9 +66,130 @@ pub(super) fn default(object: &mut Value) {
     }
     if kind != "ExternalName" {
         spec.entry("internalTrafficPolicy").or_insert(json!("Cluster"));
-        if spec.get("clusterIP").and_then(Value::as_str) != Some("None") || spec.get("selector").is_some() {
-            spec.entry("ipFamilyPolicy").or_insert(json!("SingleStack"));
-            spec.entry("ipFamilies").or_insert(json!(["IPv4"]));
+    }
+}
+
+/// The address family, which nobody chooses where there is only one. A headless Service without a selector is whatever its
+/// endpoints are.
+fn choose_family(spec: &mut Map<String, Value>) {
+    if spec.get("type").and_then(Value::as_str) == Some("ExternalName") {
+        return;
+    }
+    let headless = spec.get("clusterIP").and_then(Value::as_str) == Some("None");
+    let (policy, families) = if headless && spec.get("selector").is_none() {
+        ("RequireDualStack", json!(["IPv4", "IPv6"]))
+    } else {
+        ("SingleStack", json!(["IPv4"]))
+    };
+    spec.entry("ipFamilyPolicy").or_insert(json!(policy));
+    spec.entry("ipFamilies").or_insert(families);
+}
+
+/// Whether a Service has ports on the nodes.
+fn has_node_ports(spec: &Map<String, Value>) -> bool {
+    match spec.get("type").and_then(Value::as_str) {
+        Some("NodePort") => true,
+        Some("LoadBalancer") => spec.get("allocateLoadBalancerNodePorts") != Some(&Value::Bool(false)),
+        _ => false,
+    }
+}
+
+fn node_port(port: &Value) -> Option<i64> {
+    port.get("nodePort")
+        .and_then(Value::as_i64)
+        .filter(|number| *number != 0)
+}
+
+/// The ports on the nodes that a Service has.
+pub fn node_ports(service: &Value) -> Vec<i64> {
+    service
+        .pointer("/spec/ports")
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+        .filter_map(node_port)
+        .collect()
+}
+
+/// Gives each port of a Service that is to be reached on the nodes one of them. `taken` are those of other Services.
+///
+/// # Errors
+/// If a port asked for is outside the range or taken, or none is left.
+pub fn allocate_node_ports(service: &mut Value, taken: &HashSet<i64>) -> Result<(), FieldError> {
+    let mut taken = taken.clone();
+    let at = FieldPath::of("spec.ports");
+    let Some(spec) = service.get_mut("spec").and_then(Value::as_object_mut) else {
+        return Ok(());
+    };
+    if !has_node_ports(spec) {
+        return Ok(());
+    }
+    let Some(ports) = spec.get_mut("ports").and_then(Value::as_array_mut) else {
+        return Ok(());
+    };
+    for (index, port) in ports.iter().enumerate() {
+        let Some(number) = node_port(port) else { continue };
+        let refuse = |detail: &str| {
+            let path = at.index(index).child("nodePort");
+            Err(FieldError::invalid(&path, json!(number), detail))
+        };
+        if !NODE_PORTS.contains(&number) {
+            return refuse(
+                "provided port is not in the valid range. The range of valid ports is 30000-32767",
+            );
+        }
+        // One number may serve two protocols of the same Service.
+        if taken.contains(&number) {
+            return refuse("provided port is already allocated");
+        }
+    }
+    taken.extend(ports.iter().filter_map(node_port));
+    for (index, port) in ports.iter_mut().enumerate() {
+        if node_port(port).is_some() {
+            continue;
+        }
+        let path = at.index(index).child("nodePort");
+        let free = NODE_PORTS
+            .clone()
+            .find(|number| !taken.contains(number))
+            .ok_or_else(|| {
+                FieldError::invalid(&path, json!(0), "failed to allocate a nodePort: range is full")
+            })?;
+        taken.insert(free);
+        if let Some(fields) = port.as_object_mut() {
+            fields.insert("nodePort".to_owned(), json!(free));
+        }
+    }
+    Ok(())
+}
+
+/// Keeps the ports on the nodes that an update leaves out, and drops those of a Service that has none any more.
+fn carry_node_ports(spec: &mut Map<String, Value>, old: &Value) {
+    let keeps = has_node_ports(spec);
+    let old_ports = old.get("ports").and_then(Value::as_array);
+    for port in spec
+        .get_mut("ports")
+        .and_then(Value::as_array_mut)
+        .into_iter()
+        .flatten()
+    {
+        let before = old_ports.into_iter().flatten().find(|before| {
+            before.get("port") == port.get("port") && before.get("protocol") == port.get("protocol")
+        });
+        let inherited = before.and_then(node_port);
+        let stated = node_port(port);
+        let Some(fields) = port.as_object_mut() else {
+            continue;
+        };
+        match (keeps, stated, inherited) {
+            (true, None, Some(number)) => {
+                fields.insert("nodePort".to_owned(), json!(number));
+            }
+            // It was only sent back as it was read.
+            (false, Some(number), Some(before)) if number == before => {
+                fields.remove("nodePort");
+            }
+            _ => {}
         }
     }
 }
@@ -85,9 +210,11 @@ pub(super) fn prepare(object: &mut Value, old: Option<&Value>) {
         .and_then(Value::as_str)
         .unwrap_or_default()
         .to_owned();
+    choose_family(spec);
     let Some(old) = old.and_then(|old| old.get("spec")) else {
         return;
     };
+    carry_node_ports(spec, old);
     if kind == "ExternalName" {
         let external_before = text(old, "type") == "ExternalName";
         let unchanged = spec.get("clusterIP") == old.get("clusterIP");

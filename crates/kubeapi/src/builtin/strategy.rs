@@ -101,7 +101,7 @@ impl Strategy {
             },
             "apps/replicasets" => Self {
                 default: workloads::default_replica_set,
-                prepare: workloads::prepare,
+                prepare: workloads::prepare_replica_set,
                 validate: workloads::validate_replica_set,
                 ..empty
             },

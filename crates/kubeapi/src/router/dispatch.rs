@@ -81,7 +81,7 @@ impl Api {
                 .kinds
                 .all()
                 .iter()
-                .any(|kind| kind.group == path.group && kind.version == path.version);
+                .any(|kind| kind.group == path.group && (kind.version == path.version || !kind.custom));
             let answer = if served {
                 Err(no_such_resource())
             } else {
@@ -112,6 +112,10 @@ impl Api {
             verb,
             options,
         };
+        // Of a custom resource the reference says no more than of a path that leads nowhere.
+        if call.kind.custom && check_scope(&call).is_err() {
+            return (verb.as_str(), resource, Ok(Answer::page_not_found()));
+        }
         let answer = match check_scope(&call) {
             Ok(()) => self.bounded(call, request).await,
             Err(error) => Err(error),

@@ -12,7 +12,7 @@ use crate::{
     apply,
     field::{FieldError, FieldPath},
     negotiation::{BodyFormat, Form, PatchFormat, accepted_form, body_format, patch_format},
-    protobuf,
+    object, protobuf,
     read::Shape,
     request::{DryRun, Verb},
     status::{ApiError, ApiResult, Reason},
@@ -63,7 +63,11 @@ impl Api {
         let manager = manager(call, request.headers());
         let (intention, decoding_findings) = self.intention(call, request).await?;
         if call.verb == Verb::Create && call.kind.custom {
-            self.check_definition_stays(&call.kind)?;
+            let name = match &intention {
+                Intention::Create(body) => object::name(body),
+                _ => "",
+            };
+            self.check_definition_stays(&call.kind, name)?;
         }
         let write = WriteRequest {
             kind: std::sync::Arc::clone(&call.kind),

@@ -204,6 +204,10 @@ impl Api {
             super::SERVICES => {
                 let taken = self.service_addresses(&request.namespace, name);
                 services::allocate(object, |address| taken.contains(address))
+                    .and_then(|()| {
+                        let ports = self.service_ports(&request.namespace, name);
+                        services::allocate_node_ports(object, &ports)
+                    })
                     .map_err(|error| ApiError::invalid(&kind.group, &kind.kind, name, &[error]))?;
             }
             _ => {}
@@ -213,12 +217,26 @@ impl Api {
 
     /// The addresses of every Service but one.
     fn service_addresses(&self, namespace: &str, name: &str) -> HashSet<String> {
+        self.other_services(namespace, name)
+            .iter()
+            .flat_map(|service| crate::object::text_list(service.pointer("/spec/clusterIPs")))
+            .collect()
+    }
+
+    /// The ports on the nodes of every Service but one.
+    fn service_ports(&self, namespace: &str, name: &str) -> HashSet<i64> {
+        self.other_services(namespace, name)
+            .iter()
+            .flat_map(services::node_ports)
+            .collect()
+    }
+
+    fn other_services(&self, namespace: &str, name: &str) -> Vec<Value> {
         let services = self.store().list(super::SERVICES, None).items;
         services
             .iter()
             .filter(|stored| &*stored.key.namespace != namespace || &*stored.key.name != name)
-            .filter_map(|stored| serde_json::from_slice::<Value>(&stored.value).ok())
-            .flat_map(|service| crate::object::text_list(service.pointer("/spec/clusterIPs")))
+            .filter_map(|stored| serde_json::from_slice(&stored.value).ok())
             .collect()
     }
 }

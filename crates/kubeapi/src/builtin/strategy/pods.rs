@@ -1,6 +1,6 @@
 //! Pods.
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::templates;
 use crate::field::{FieldError, FieldPath};
@@ -29,6 +29,32 @@ pub(super) fn prepare(object: &mut Value, old: Option<&Value>) {
             "status".to_owned(),
             json!({"phase": "Pending", "qosClass": class}),
         );
+        if let Some(spec) = fields.get_mut("spec").and_then(Value::as_object_mut) {
+            admit(spec);
+        }
+    }
+}
+
+/// What the admission of the reference adds to every new Pod: its priority, and how long it stays on a node that is lost.
+fn admit(spec: &mut Map<String, Value>) {
+    spec.entry("priority").or_insert(json!(0));
+    spec.entry("preemptionPolicy")
+        .or_insert(json!("PreemptLowerPriority"));
+    let tolerations = spec.entry("tolerations").or_insert_with(|| json!([]));
+    let Some(tolerations) = tolerations.as_array_mut() else {
+        return;
+    };
+    for key in ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"] {
+        let tolerated = tolerations.iter().any(|toleration| {
+            let text = |name: &str| toleration.get(name).and_then(Value::as_str).unwrap_or_default();
+            matches!(text("key"), own if own == key || own.is_empty())
+                && matches!(text("effect"), "NoExecute" | "")
+        });
+        if !tolerated {
+            tolerations.push(json!({
+                "key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300,
+            }));
+        }
     }
 }
 

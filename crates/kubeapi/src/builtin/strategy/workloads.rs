@@ -47,6 +47,13 @@ pub(super) fn prepare(object: &mut Value, old: Option<&Value>) {
     }
 }
 
+/// The same for a ReplicaSet, whose status always has a count.
+pub(super) fn prepare_replica_set(object: &mut Value, old: Option<&Value>) {
+    if let (None, Some(fields)) = (old, object.as_object_mut()) {
+        fields.insert("status".to_owned(), json!({"replicas": 0}));
+    }
+}
+
 pub(super) fn validate_deployment(object: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) {
     validate_workload(object, old, "deployment", errors);
     let path = FieldPath::of("spec");

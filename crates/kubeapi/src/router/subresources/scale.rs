@@ -148,9 +148,14 @@ fn scale_of(object: &Value, paths: &ScalePaths) -> Value {
     if let (false, Some(status)) = (selector.is_empty(), status.as_object_mut()) {
         status.insert("selector".to_owned(), json!(selector));
     }
+    let replicas = count(&paths.spec_replicas);
+    let spec = if replicas == 0 {
+        json!({})
+    } else {
+        json!({"replicas": replicas})
+    };
     json!({
-        "kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": metadata,
-        "spec": {"replicas": count(&paths.spec_replicas)}, "status": status,
+        "kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": metadata, "spec": spec, "status": status,
     })
 }
 
