@@ -9,13 +9,16 @@ mod decision;
 mod features;
 mod gather;
 mod models;
+mod pods;
+mod repair;
 mod report;
 mod tools;
 mod watches;
 mod workload;
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
+use k8s_openapi::ByteString;
 use kube::{Api, Client, ResourceExt, api::Patch};
 use mainstay_resources::{
     condition_types,
@@ -63,13 +66,13 @@ impl Controller {
         features::judge(&agent.spec)?;
         report.without_effect(&features::without_effect(&agent.spec));
         let gather = gather::Gather::new(self, agent);
-        let pack = gather.pack().await?;
-        report.pack_found(&pack);
+        let source = gather.pack().await?;
+        report.pack_found(&source.pack);
         let registry = gather.registry().await?;
         report.registry(&registry);
         let providers = gather.providers().await?;
-        report.providers_found(&providers);
-        let gathered = gather.inputs(pack, registry, providers, report).await?;
+        report.providers_found(&providers, models::are_mocked(agent));
+        let gathered = gather.inputs(source, registry, providers, report).await?;
         self.apply(agent, &gathered, report).await
     }
 
@@ -83,12 +86,26 @@ impl Controller {
         let built = apply::apply(&self.client, agent, objects).await;
         match built {
             Ok(deployment) => {
-                report.built(&Built::new(&deployment, gathered));
+                let ready = deployment
+                    .status
+                    .as_ref()
+                    .and_then(|status| status.ready_replicas)
+                    .unwrap_or(0);
+                let cause = if ready > 0 {
+                    None
+                } else {
+                    pods::cause(&self.client, agent).await?
+                };
+                report.built(&Built::new(&deployment, gathered, cause));
                 Ok(())
             }
-            Err(error) => {
-                report.build_failed(&error);
-                Err(Stop::Error(error))
+            Err(failures) => {
+                report.build_failed(&failures);
+                // The status names all of them; one is enough to try again.
+                match failures.into_iter().next() {
+                    Some(failure) => Err(Stop::Error(failure.error)),
+                    None => Ok(()),
+                }
             }
         }
     }
@@ -137,6 +154,11 @@ impl Controller {
 enum Stop {
     /// Something that is recorded in the status.
     Blocked(Blocked),
+    /// A credential of the tools is gone. These are left, and only these may be used from now on (OM-403).
+    Withdrawn {
+        blocked: Blocked,
+        left: BTreeMap<String, ByteString>,
+    },
     /// A call failed; the phase is kept (OM-257).
     Error(ReconcileError),
 }
@@ -167,10 +189,19 @@ impl Reconciler<AgentRuntime> for Controller {
             self.options.service_endpoint.clone(),
         );
         // Boxed: the futures of all the reads would otherwise lie on one stack frame.
-        let outcome = Box::pin(self.build(agent, &mut report)).await;
+        let outcome = match Box::pin(self.build(agent, &mut report)).await {
+            Err(Stop::Withdrawn { blocked, left }) => {
+                let secret = workload::tool_secrets(agent, &left);
+                Err(match apply::withdraw(&self.client, agent, &secret).await {
+                    Ok(()) => Stop::Blocked(blocked),
+                    Err(error) => Stop::Error(error),
+                })
+            }
+            outcome => outcome,
+        };
         let (result, write) = match outcome {
             Ok(()) => (Ok(Next::AwaitChange), true),
-            Err(Stop::Blocked(blocked)) => {
+            Err(Stop::Blocked(blocked) | Stop::Withdrawn { blocked, .. }) => {
                 let result = if blocked.retry {
                     Err(ReconcileError::Missing {
                         message: blocked.message.clone(),

@@ -46,13 +46,25 @@ impl ReconcileError {
     pub(crate) fn chain(&self) -> String {
         use std::error::Error;
         let mut text = self.to_string();
-        let mut source = self.source();
-        while let Some(cause) = source {
-            text.push_str(": ");
-            text.push_str(&cause.to_string());
-            source = cause.source();
+        if let ReconcileError::Api { source, .. } = self
+            && let kube::Error::Api(status) = source.as_ref()
+        {
+            // The client's own text of an answer is a dump of the whole Status.
+            let answer = if status.message.is_empty() {
+                &status.reason
+            } else {
+                &status.message
+            };
+            text.push_str(&format!(": {answer} ({})", status.code));
+        } else {
+            let mut source = self.source();
+            while let Some(cause) = source {
+                text.push_str(": ");
+                text.push_str(&cause.to_string());
+                source = cause.source();
+            }
         }
-        text
+        text.split_whitespace().collect::<Vec<_>>().join(" ")
     }
 }
 
@@ -61,7 +73,31 @@ pub(crate) fn is_not_found(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if status.code == 404)
 }
 
+/// Whether a client error says that the object, as it would be then, breaks a rule of its kind.
+pub(crate) fn is_invalid(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status) if status.code == 422)
+}
+
 /// Whether a client error says that the object changed since it was read.
 pub(crate) fn is_conflict(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if status.code == 409)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_of_the_api_is_one_line_without_a_dump_om_282_om_283() {
+        let status = kube::core::Status::failure(
+            "Service \"a\" is invalid:\n spec.ports[1].name: Duplicate value: \"facade\"",
+            "Invalid",
+        )
+        .with_code(422);
+        let error = ReconcileError::api("apply Service own/a")(kube::Error::Api(Box::new(status)));
+        assert_eq!(
+            error.chain(),
+            "cannot apply Service own/a: Service \"a\" is invalid: spec.ports[1].name: Duplicate value: \"facade\" (422)"
+        );
+    }
 }

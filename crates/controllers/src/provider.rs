@@ -72,6 +72,20 @@ impl Controller {
         })
     }
 
+    /// Whether agents are given the variable of the credential. Only where they run in this process is that known.
+    fn variable_set(&self, provider: &Provider) -> Option<bool> {
+        let validation::CredentialPlan::EnvironmentVariable(name) = validation::credential(&provider.spec)
+        else {
+            return None;
+        };
+        self.options.service_endpoint.is_some().then(|| {
+            self.options
+                .environment
+                .get(name)
+                .is_some_and(|value| !value.is_empty())
+        })
+    }
+
     async fn scenario(&self, provider: &Provider, namespace: &str) -> Result<Scenario, ReconcileError> {
         let (name, key) = match scenario_reference(provider) {
             Ok(None) => return Ok(Scenario::None),
@@ -108,6 +122,7 @@ impl Reconciler<Provider> for Controller {
             secret: self.secret(provider, &namespace).await?,
             scenario: self.scenario(provider, &namespace).await?,
             endpoint: None,
+            variable_set: self.variable_set(provider),
         };
         // A provider that is wrong already needs no request to somebody's server.
         if !decision::is_faulty(provider, &inputs)

@@ -2,6 +2,7 @@
 //!
 //! - [`omnia`]: the kinds of group `omnia.altairalabs.ai`, with all their fields.
 //! - [`crd`]: the CustomResourceDefinitions, generated from the types and checked in under `crds/`.
+//! - [`cluster_roles`]: what gives the roles `view`, `edit` and `admin` of Kubernetes our kinds.
 //! - [`validation`]: one validator per kind, for objects that bypassed admission and for rules that a schema cannot
 //!   express.
 //! - [`discovery`]: the tools a registry's handlers contribute, and their digest.
@@ -20,6 +21,7 @@
 mod enumeration;
 mod schemas;
 
+pub mod cluster_roles;
 pub mod condition_types;
 pub mod conditions;
 pub mod crd;
@@ -31,4 +33,5 @@ pub mod pack_version;
 pub mod reasons;
 pub mod validation;
 
+pub use cluster_roles::cluster_roles;
 pub use crd::{crd_yaml, crds};

@@ -19,6 +19,10 @@ reasons! {
     PROMPT_PACK_INVALID = "PromptPackInvalid";
     /// The pack has not been validated yet.
     PROMPT_PACK_NOT_READY = "PromptPackNotReady";
+    /// None of the pack's prompts is the one to use.
+    PROMPT_AMBIGUOUS = "PromptAmbiguous";
+    /// A validator of the pack is of a type that is not known.
+    GUARDRAIL_NOT_SUPPORTED = "GuardrailNotSupported";
     /// The registry is found.
     TOOL_REGISTRY_FOUND = "ToolRegistryFound";
     /// The registry does not exist.
@@ -149,6 +153,8 @@ reasons! {
     NO_SECRET_REQUIRED = "NoSecretRequired";
     /// The credential is in an environment variable.
     ENV_VAR_CONFIGURED = "EnvVarConfigured";
+    /// The variable of the credential is not among those that agents are given.
+    ENV_VAR_NOT_SET = "EnvVarNotSet";
     /// The credential is in a file.
     FILE_PATH_CONFIGURED = "FilePathConfigured";
     /// No credential is needed.

@@ -1,5 +1,5 @@
 //! Writes the objects of an agent by server-side apply, so that what somebody else edited of ours is repaired and what
-//! is theirs stays (OM-253).
+//! is theirs stays (OM-253). Elements that somebody added to our lists are taken out again ([`super::repair`]).
 
 use k8s_openapi::api::{
     apps::v1::Deployment,
@@ -10,18 +10,52 @@ use kube::{
     api::{Patch, PatchParams},
     core::NamespaceResourceScope,
 };
-use mainstay_resources::{names, omnia::AgentRuntime};
-use serde::de::DeserializeOwned;
+use mainstay_resources::{condition_types, names, omnia::AgentRuntime, reasons};
+use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
-use super::workload::Objects;
-use crate::{error::ReconcileError, status::FIELD_MANAGER};
+use super::{repair, workload::Objects};
+use crate::{
+    error::{ReconcileError, is_invalid},
+    status::FIELD_MANAGER,
+};
 
-/// Applies everything; what pods read comes before the Deployment that makes them read it.
+/// A write of the workload that failed, and the condition that says so (OM-282, OM-283).
+pub(super) struct Failure {
+    pub(super) condition: &'static str,
+    pub(super) reason: &'static str,
+    pub(super) error: ReconcileError,
+}
+
+/// Applies everything. A Service that cannot be written keeps no change from the pods, and the other way round.
 pub(super) async fn apply(
     client: &Client,
     agent: &AgentRuntime,
     objects: Objects,
+) -> Result<Deployment, Vec<Failure>> {
+    let service = owned::<Service>(client, agent, &agent.name_any(), &objects.service)
+        .await
+        .map_err(|error| Failure {
+            condition: condition_types::SERVICE_READY,
+            reason: reasons::SERVICE_FAILED,
+            error,
+        });
+    let deployment = pods(client, agent, &objects).await.map_err(|error| Failure {
+        condition: condition_types::DEPLOYMENT_READY,
+        reason: reasons::DEPLOYMENT_FAILED,
+        error,
+    });
+    match (service, deployment) {
+        (Ok(_), Ok(deployment)) => Ok(deployment),
+        (service, deployment) => Err([service.err(), deployment.err()].into_iter().flatten().collect()),
+    }
+}
+
+/// What pods read comes before the Deployment that makes them read it.
+async fn pods(
+    client: &Client,
+    agent: &AgentRuntime,
+    objects: &Objects,
 ) -> Result<Deployment, ReconcileError> {
     let name = agent.name_any();
     owned::<ConfigMap>(client, agent, &names::tools_config_map(&name), &objects.tools).await?;
@@ -33,8 +67,26 @@ pub(super) async fn apply(
     )
     .await?;
     owned::<Secret>(client, agent, &names::tool_secrets(&name), &objects.tool_secrets).await?;
-    owned::<Service>(client, agent, &name, &objects.service).await?;
     owned::<Deployment>(client, agent, &name, &objects.deployment).await
+}
+
+/// Takes credentials that are gone out of the tool Secret of an agent that runs already, so that its calls are refused
+/// and not made with a credential that was withdrawn (OM-403).
+pub(super) async fn withdraw(
+    client: &Client,
+    agent: &AgentRuntime,
+    tool_secrets: &Value,
+) -> Result<(), ReconcileError> {
+    let name = names::tool_secrets(&agent.name_any());
+    let namespace = agent.namespace().unwrap_or_default();
+    let present = Api::<Secret>::namespaced(client.clone(), &namespace)
+        .get_metadata_opt(&name)
+        .await
+        .map_err(ReconcileError::api(format!("read Secret {namespace}/{name}")))?;
+    if present.is_some() {
+        owned::<Secret>(client, agent, &name, tool_secrets).await?;
+    }
+    Ok(())
 }
 
 async fn owned<K>(
@@ -47,6 +99,7 @@ where
     K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
         + Clone
         + std::fmt::Debug
+        + Serialize
         + DeserializeOwned,
 {
     let namespace = agent.namespace().unwrap_or_default();
@@ -67,8 +120,51 @@ where
             message: format!("{kind} {namespace}/{name} exists and does not belong to the agent"),
         });
     }
+    let operation = || format!("apply {kind} {namespace}/{name}");
     let parameters = PatchParams::apply(FIELD_MANAGER).force();
-    api.patch(name, &parameters, &Patch::Apply(object))
+    let applied = match api.patch(name, &parameters, &Patch::Apply(object)).await {
+        Ok(applied) => applied,
+        // What somebody added to a list may be what ours cannot stand beside.
+        Err(error) if is_invalid(&error) => {
+            let existing = api
+                .get_opt(name)
+                .await
+                .map_err(ReconcileError::api(operation()))?;
+            let Some(existing) = existing else {
+                return Err(ReconcileError::api(operation())(error));
+            };
+            if repaired(&api, &existing, object).await?.is_none() {
+                return Err(ReconcileError::api(operation())(error));
+            }
+            api.patch(name, &parameters, &Patch::Apply(object))
+                .await
+                .map_err(ReconcileError::api(operation()))?
+        }
+        Err(error) => return Err(ReconcileError::api(operation())(error)),
+    };
+    Ok(repaired(&api, &applied, object).await?.unwrap_or(applied))
+}
+
+/// Takes out of our lists what is not ours; `None` when there is nothing.
+async fn repaired<K>(api: &Api<K>, existing: &K, ours: &Value) -> Result<Option<K>, ReconcileError>
+where
+    K: Resource<DynamicType = ()> + Clone + std::fmt::Debug + Serialize + DeserializeOwned,
+{
+    let name = existing.name_any();
+    let unreadable = |error: serde_json::Error| ReconcileError::Render {
+        what: format!("{} {name}", K::kind(&())),
+        message: error.to_string(),
+    };
+    let present = serde_json::to_value(existing).map_err(unreadable)?;
+    let operations = repair::operations(&present, ours);
+    if operations.is_empty() {
+        return Ok(None);
+    }
+    let patch: Patch<()> = Patch::Json(serde_json::from_value(Value::Array(operations)).map_err(unreadable)?);
+    let repaired = api
+        .patch(&name, &crate::status::parameters(), &patch)
         .await
-        .map_err(ReconcileError::api(format!("apply {kind} {namespace}/{name}")))
+        .map_err(ReconcileError::api(format!("repair {} {name}", K::kind(&()))))?;
+    tracing::info!(kind = %K::kind(&()), name, "took out what somebody else had added to the agent's workload");
+    Ok(Some(repaired))
 }

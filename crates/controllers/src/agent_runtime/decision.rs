@@ -1,5 +1,6 @@
 //! The outcome table of an agent (OM-257, OM-258, OM-261 … OM-266). Pure.
 
+use mainstay_agent::{LoadedPack, PackError};
 use mainstay_resources::{
     condition_types,
     omnia::{
@@ -53,6 +54,28 @@ pub(super) fn judge_pack(selection: Selection<'_>) -> Result<PackCandidate, Bloc
             blocked(reasons::PROMPT_PACK_NOT_READY, message, Phase::Pending, false)
         }
     }
+}
+
+/// Whether the content of the pack can be run (OM-561, OM-565): by the runtime's own judgement, so that an agent says what
+/// its pods would only say in their logs. The content of a live pack is judged by nobody else.
+pub(super) fn judge_content(pack: &str, content: &[u8]) -> Result<(), Blocked> {
+    let Err(error) = LoadedPack::load(content) else {
+        return Ok(());
+    };
+    let (reason, phase, what) = match &error {
+        PackError::NoPrompt(_) => (reasons::PROMPT_AMBIGUOUS, Phase::Pending, "cannot be run"),
+        PackError::Guardrail { .. } => (reasons::GUARDRAIL_NOT_SUPPORTED, Phase::Pending, "cannot be run"),
+        PackError::Invalid(_) | PackError::Unreadable(_) => {
+            (reasons::PROMPT_PACK_INVALID, Phase::Failed, "is not valid")
+        }
+    };
+    Err(Blocked {
+        kind: condition_types::PROMPT_PACK_READY,
+        reason,
+        message: format!("PromptPack {pack:?} {what}: {error}"),
+        phase,
+        retry: false,
+    })
 }
 
 /// What became of `toolRegistryRef`.

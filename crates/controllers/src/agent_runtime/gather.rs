@@ -28,9 +28,10 @@ use serde_json::json;
 use super::{
     Controller, Stop,
     decision::{
-        Blocked, ProviderInput, ProviderLookup, Registry, UsableProvider, judge_pack, judge_providers,
+        Blocked, ProviderInput, ProviderLookup, Registry, UsableProvider, judge_content, judge_pack,
+        judge_providers,
     },
-    models::{Models, ProviderFiles},
+    models::{Models, ProviderFiles, are_mocked},
     report::Report,
     tools::{self, Tools},
 };
@@ -45,6 +46,14 @@ use crate::{
 pub(super) const SECRET: &str = "Secret";
 /// Kind of a dependency.
 pub(super) const CONFIG_MAP: &str = "ConfigMap";
+
+/// The pack in use.
+pub(super) struct Source {
+    pub(super) pack: PromptPack,
+    /// ConfigMap with its content.
+    config_map: String,
+    content: Vec<u8>,
+}
 
 /// Everything that the workload is made from. Not `Debug`: it holds credentials.
 pub(super) struct Gathered {
@@ -81,8 +90,22 @@ impl<'a> Gather<'a> {
         Api::namespaced(self.controller.client.clone(), &self.namespace)
     }
 
-    /// Stage 1: the pack.
-    pub(super) async fn pack(&self) -> Result<PromptPack, Stop> {
+    /// Stage 1: the pack, its content, and whether it can be run.
+    pub(super) async fn pack(&self) -> Result<Source, Stop> {
+        let pack = self.chosen_pack().await?;
+        let (config_map, content) = self.pack_content(&pack).await?;
+        // Facades that only repeat or demonstrate run no prompt (OM-504).
+        if needs_provider(&self.agent.spec) {
+            judge_content(&pack.name_any(), &content)?;
+        }
+        Ok(Source {
+            pack,
+            config_map,
+            content,
+        })
+    }
+
+    async fn chosen_pack(&self) -> Result<PromptPack, Stop> {
         let packs: Vec<PromptPack> = self
             .api::<DeserializeGuard<PromptPack>>()
             .list(&ListParams::default())
@@ -219,12 +242,16 @@ impl<'a> Gather<'a> {
     /// Everything else.
     pub(super) async fn inputs(
         &self,
-        pack: PromptPack,
+        source: Source,
         registry: Registry,
         providers: Vec<UsableProvider>,
         report: &mut Report,
     ) -> Result<Gathered, Stop> {
-        let (pack_config_map, content) = self.pack_content(&pack).await?;
+        let Source {
+            pack,
+            config_map: pack_config_map,
+            content,
+        } = source;
         let registry = match registry {
             Registry::Found(registry) => Some(registry),
             _ => None,
@@ -351,18 +378,21 @@ impl<'a> Gather<'a> {
             return Ok(values);
         }
         missing.dedup();
-        Err(tool_auth_blocked(
-            format!("a credential of the tools is missing: {}", missing.join("; ")),
-            true,
-        )
-        .into())
+        Err(Stop::Withdrawn {
+            blocked: tool_auth_blocked(
+                format!("a credential of the tools is missing: {}", missing.join("; ")),
+                true,
+            ),
+            left: values,
+        })
     }
 
     async fn models(&self, providers: &[UsableProvider]) -> Result<Models, Stop> {
         let mut models = Models::default();
+        let mocked = are_mocked(self.agent);
         for usable in providers {
             let mut files = ProviderFiles::default();
-            if let CredentialPlan::Secret { name, .. } = credential(&usable.provider.spec) {
+            if !mocked && let CredentialPlan::Secret { name, .. } = credential(&usable.provider.spec) {
                 files.secret = self.secret(name).await?.map(|data| {
                     data.into_iter()
                         .map(|(key, value)| (key, discovery::sha256(&value.0)))
@@ -375,6 +405,10 @@ impl<'a> Gather<'a> {
                     .await?
                     .and_then(|map| map.data?.remove(&key));
                 files.scenario = text.map(|text| (object, key, discovery::sha256(text.as_bytes())));
+            }
+            if mocked {
+                models.add_mocked(usable, &files);
+                continue;
             }
             // What was there when the Provider became Ready is gone; its own watch brings the agent back.
             models.add(usable, &files).map_err(|message| Blocked {

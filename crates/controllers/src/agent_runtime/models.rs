@@ -2,13 +2,14 @@
 
 use std::collections::BTreeSet;
 
+use kube::ResourceExt;
 use mainstay_llm::config::{Pricing, ProviderConfig, ProviderDefaults, ProvidersConfig};
 use mainstay_resources::{
     duration::parse_go,
     names,
     omnia::{
-        Provider,
-        provider::{ProviderRole, settings},
+        AgentRuntime, Provider,
+        provider::{ProviderRole, ProviderType, settings},
     },
     validation::provider::{CredentialPlan, choose_key, credential},
 };
@@ -48,7 +49,43 @@ pub(super) struct ProviderFiles {
     pub(super) scenario: Option<(String, String, String)>,
 }
 
+/// Whether an agent answers from the mock in place of its providers (OM-272).
+pub(super) fn are_mocked(agent: &AgentRuntime) -> bool {
+    agent
+        .annotations()
+        .get(names::MOCK_PROVIDER_ANNOTATION)
+        .is_some_and(|value| value == "true")
+}
+
 impl Models {
+    /// Adds an entry that the mock answers for, whatever its provider is. It keeps what does not reach a service: its
+    /// names, defaults, capabilities, prices, and its scenario when it has one.
+    pub(super) fn add_mocked(&mut self, usable: &UsableProvider, files: &ProviderFiles) {
+        if usable.entry.role != ProviderRole::Llm {
+            return;
+        }
+        let mut config = ProviderConfig {
+            kind: ProviderType::Mock.to_string(),
+            base_url: None,
+            headers: Default::default(),
+            ..describe(&usable.entry.name, &usable.provider)
+        };
+        self.add_scenario(&usable.entry.name, files, &mut config);
+        self.config.providers.push(config);
+    }
+
+    fn add_scenario(&mut self, entry: &str, files: &ProviderFiles, config: &mut ProviderConfig) {
+        if let Some((object, key, digest)) = &files.scenario {
+            config.scenario_file = Some(format!("{}/{entry}/{key}", names::SCENARIOS_DIRECTORY));
+            self.scenarios.push(Mount {
+                entry: entry.to_owned(),
+                object: object.clone(),
+                key: key.clone(),
+                digest: digest.clone(),
+            });
+        }
+    }
+
     /// Adds an entry. Only entries that hold conversations are told to the agent.
     ///
     /// # Errors
@@ -88,15 +125,7 @@ impl Models {
                 });
             }
         }
-        if let Some((object, key, digest)) = &files.scenario {
-            config.scenario_file = Some(format!("{}/{entry}/{key}", names::SCENARIOS_DIRECTORY));
-            self.scenarios.push(Mount {
-                entry: entry.clone(),
-                object: object.clone(),
-                key: key.clone(),
-                digest: digest.clone(),
-            });
-        }
+        self.add_scenario(entry, files, &mut config);
         self.config.providers.push(config);
         Ok(())
     }
@@ -219,6 +248,24 @@ mod tests {
             ("models", "m")
         );
         assert_eq!(ProviderKey::of(config).to_string(), "models/m/ollama");
+    }
+
+    #[test]
+    fn a_mocked_provider_reaches_no_service_and_needs_no_credential_om_272() {
+        let usable = usable(
+            "llm",
+            json!({
+                "type": "openai", "model": "m", "baseURL": "https://x", "headers": { "X-Key": "v" },
+                "credential": { "secretRef": { "name": "s" } },
+            }),
+        );
+        let mut models = Models::default();
+        models.add_mocked(&usable, &ProviderFiles::default());
+        let read_back = ProvidersConfig::parse(&models.config.render().unwrap()).unwrap();
+        let config = &read_back.providers[0];
+        assert_eq!((config.kind.as_str(), config.model.as_str()), ("mock", "m"));
+        assert_eq!((&config.base_url, &config.credential_file), (&None, &None));
+        assert!(config.headers.is_empty() && models.secrets.is_empty());
     }
 
     #[test]

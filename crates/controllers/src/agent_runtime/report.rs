@@ -6,6 +6,7 @@ use kube::ResourceExt;
 use mainstay_resources::{
     condition_types,
     conditions::{ConditionStatus, NewCondition, find_condition, remove_condition, set_condition},
+    names,
     omnia::{
         AgentRuntime, AgentRuntimeStatus, PromptPack,
         agent_runtime::{
@@ -18,21 +19,24 @@ use mainstay_resources::{
 };
 
 use super::{
+    apply::Failure,
     decision::{Blocked, Registry, UsableProvider},
     features::is_served,
     gather::Gathered,
     tools::Tools,
 };
-use crate::{error::ReconcileError, events::Notice};
+use crate::events::Notice;
 
 /// What was built.
 pub(super) struct Built {
     replicas: Replicas,
     version: String,
+    /// Why no pod is ready, as far as a pod says it.
+    cause: Option<String>,
 }
 
 impl Built {
-    pub(super) fn new(deployment: &Deployment, gathered: &Gathered) -> Self {
+    pub(super) fn new(deployment: &Deployment, gathered: &Gathered, cause: Option<String>) -> Self {
         let status = deployment.status.clone().unwrap_or_default();
         Self {
             replicas: Replicas {
@@ -45,14 +49,32 @@ impl Built {
                 available: status.available_replicas.unwrap_or(0),
             },
             version: gathered.pack.spec.version.clone(),
+            cause,
         }
     }
 }
+
+/// Every condition of an agent, except `Ready`, which each pass that writes decides.
+const CONDITIONS: &[&str] = &[
+    condition_types::FRAMEWORK_READY,
+    condition_types::FEATURES_SUPPORTED,
+    condition_types::PROMPT_PACK_READY,
+    condition_types::TOOL_REGISTRY_READY,
+    condition_types::PROVIDER_READY,
+    condition_types::HANDLERS_SUPPORTED,
+    condition_types::TOOLS_ALLOWLISTED,
+    condition_types::SANDBOX_READY,
+    condition_types::DEPLOYMENT_READY,
+    condition_types::SERVICE_READY,
+];
 
 /// The findings of one reconcile.
 pub(super) struct Report {
     before: AgentRuntimeStatus,
     new: AgentRuntimeStatus,
+    /// What this pass decided, in order, one for each type. They meet the earlier ones only at the end: a condition that
+    /// is decided twice must not seem to have changed in between (OM-007).
+    decided: Vec<NewCondition>,
     generation: Option<i64>,
     now: Time,
     namespace: String,
@@ -77,6 +99,7 @@ impl Report {
         Self {
             before,
             new,
+            decided: Vec::new(),
             generation: agent.metadata.generation,
             now: Time(now),
             namespace: agent.namespace().unwrap_or_default(),
@@ -91,14 +114,13 @@ impl Report {
     }
 
     fn set(&mut self, condition: NewCondition) {
-        set_condition(&mut self.new.conditions, condition, self.generation, &self.now);
+        self.decided.retain(|decided| decided.kind != condition.kind);
+        self.decided.push(condition);
     }
 
     /// The agent can be run; what of its spec has no effect is said, once for all.
     pub(super) fn without_effect(&mut self, fields: &[&str]) {
-        remove_condition(&mut self.new.conditions, condition_types::FRAMEWORK_READY);
         if fields.is_empty() {
-            remove_condition(&mut self.new.conditions, condition_types::FEATURES_SUPPORTED);
             return;
         }
         self.set(NewCondition::unmet(
@@ -122,9 +144,7 @@ impl Report {
     pub(super) fn registry(&mut self, registry: &Registry) {
         let kind = condition_types::TOOL_REGISTRY_READY;
         match registry {
-            Registry::NotReferenced => {
-                remove_condition(&mut self.new.conditions, kind);
-            }
+            Registry::NotReferenced => {}
             Registry::Found(registry) => self.set(NewCondition::met(
                 kind,
                 reasons::TOOL_REGISTRY_FOUND,
@@ -148,21 +168,12 @@ impl Report {
                 self.cross_namespace = Some(message.clone());
             }
         }
-        if !matches!(registry, Registry::Found(_)) {
-            for kind in [
-                condition_types::HANDLERS_SUPPORTED,
-                condition_types::SANDBOX_READY,
-                condition_types::TOOLS_ALLOWLISTED,
-            ] {
-                remove_condition(&mut self.new.conditions, kind);
-            }
-        }
     }
 
-    pub(super) fn providers_found(&mut self, providers: &[UsableProvider]) {
+    /// `mocked` says whether the agent answers from the mock in their place (OM-272).
+    pub(super) fn providers_found(&mut self, providers: &[UsableProvider], mocked: bool) {
         let kind = condition_types::PROVIDER_READY;
         if !self.needs_provider {
-            remove_condition(&mut self.new.conditions, kind);
             return;
         }
         let listed: Vec<String> = providers
@@ -172,7 +183,15 @@ impl Report {
         self.set(NewCondition::met(
             kind,
             reasons::PROVIDER_FOUND,
-            format!("Provider(s): {}", listed.join(", ")),
+            if mocked {
+                format!(
+                    "Provider(s): {}; the mock answers in their place, because of the annotation {}",
+                    listed.join(", "),
+                    names::MOCK_PROVIDER_ANNOTATION
+                )
+            } else {
+                format!("Provider(s): {}", listed.join(", "))
+            },
         ));
     }
 
@@ -213,7 +232,7 @@ impl Report {
     fn sandbox(&mut self, tools: &Tools, enabled: bool) {
         let kind = condition_types::SANDBOX_READY;
         if !tools.has_sandbox_handlers {
-            remove_condition(&mut self.new.conditions, kind);
+            // Absent.
         } else if enabled {
             self.set(NewCondition::unmet(
                 kind,
@@ -281,7 +300,10 @@ impl Report {
             (None, false) => (
                 ConditionStatus::False,
                 reasons::RUNTIME_NOT_READY,
-                format!("0 of {desired} pod(s) are ready"),
+                match &built.cause {
+                    Some(cause) => format!("0 of {desired} pod(s) are ready; {cause}"),
+                    None => format!("0 of {desired} pod(s) are ready"),
+                },
             ),
         };
         self.set(NewCondition {
@@ -340,14 +362,35 @@ impl Report {
         self.new.facade = Some(FacadeStatus { endpoints });
     }
 
-    /// A write of the workload failed. The phase is kept (OM-257).
-    pub(super) fn build_failed(&mut self, error: &ReconcileError) {
+    /// Writes of the workload failed. The phase is kept (OM-257).
+    pub(super) fn build_failed(&mut self, failures: &[Failure]) {
         self.build_failure = true;
-        self.set(NewCondition::unmet(
-            condition_types::DEPLOYMENT_READY,
-            reasons::DEPLOYMENT_FAILED,
-            error.chain(),
-        ));
+        let fault = |kind| failures.iter().find(|failure| failure.condition == kind);
+        for (kind, created, what) in [
+            (
+                condition_types::DEPLOYMENT_READY,
+                reasons::DEPLOYMENT_CREATED,
+                "Deployment",
+            ),
+            (
+                condition_types::SERVICE_READY,
+                reasons::SERVICE_CREATED,
+                "Service",
+            ),
+        ] {
+            self.set(match fault(kind) {
+                Some(failure) => NewCondition::unmet(kind, failure.reason, failure.error.chain()),
+                None => NewCondition::met(kind, created, format!("{what} {:?} is written", self.name)),
+            });
+        }
+        if let Some(first) = failures.first() {
+            self.set(NewCondition::unmet(
+                condition_types::READY,
+                first.reason,
+                first.error.chain(),
+            ));
+        }
+        self.new.phase.get_or_insert(Phase::Pending);
     }
 
     pub(super) fn has_build_failure(&self) -> bool {
@@ -355,8 +398,26 @@ impl Report {
     }
 
     /// The status, and the Events of what changed for the worse.
-    pub(super) fn finish(self) -> (AgentRuntimeStatus, Vec<Notice>) {
+    pub(super) fn finish(mut self) -> (AgentRuntimeStatus, Vec<Notice>) {
+        for kind in CONDITIONS {
+            if !self.decided.iter().any(|decided| decided.kind == *kind) && !self.still_holds(kind) {
+                remove_condition(&mut self.new.conditions, kind);
+            }
+        }
+        for condition in std::mem::take(&mut self.decided) {
+            set_condition(&mut self.new.conditions, condition, self.generation, &self.now);
+        }
         (self.new, self.notices)
+    }
+
+    /// Whether a condition that this pass did not come to stays. What an earlier pass found of an input may not be true
+    /// any more, and nobody could tell (OM-007, OM-258). A workload that was written is left as it is while the agent is
+    /// blocked (OM-260), so that it is there stays true.
+    fn still_holds(&self, kind: &str) -> bool {
+        let workload = [condition_types::DEPLOYMENT_READY, condition_types::SERVICE_READY].contains(&kind);
+        workload
+            && find_condition(&self.before.conditions, kind)
+                .is_some_and(|condition| condition.status == "True")
     }
 }
 
@@ -403,7 +464,107 @@ mod tests {
                 available: ready,
             },
             version: "1.0.0".into(),
+            cause: None,
         }
+    }
+
+    fn failure(condition: &'static str, reason: &'static str) -> Failure {
+        Failure {
+            condition,
+            reason,
+            error: crate::ReconcileError::Missing { message: "m".into() },
+        }
+    }
+
+    fn reason(status: &AgentRuntimeStatus, kind: &str) -> Option<String> {
+        find_condition(&status.conditions, kind)
+            .map(|condition| format!("{} {}", condition.status, condition.reason))
+    }
+
+    /// Everything of an earlier pass: found, judged, written.
+    fn complete() -> AgentRuntimeStatus {
+        let mut report = report(None);
+        report.registry(&Registry::NotFound("m".into()));
+        report.providers_found(&[], false);
+        report.built(&built(1));
+        report.finish().0
+    }
+
+    #[test]
+    fn what_a_blocked_pass_did_not_judge_is_absent_om_007_om_258() {
+        // The pack is missing now; nobody looked at the registry or the providers.
+        let mut later = report(Some(complete()));
+        later.blocked(&Blocked {
+            kind: condition_types::PROMPT_PACK_READY,
+            ..blocked(reasons::PROMPT_PACK_NOT_FOUND, Phase::Failed)
+        });
+        let (status, _) = later.finish();
+        assert_eq!(
+            reason(&status, "PromptPackReady").unwrap(),
+            "False PromptPackNotFound"
+        );
+        assert_eq!(reason(&status, "Ready").unwrap(), "False PromptPackNotFound");
+        for absent in ["ToolRegistryReady", "ProviderReady"] {
+            assert_eq!(reason(&status, absent), None, "{absent}");
+        }
+        for kept in ["DeploymentReady", "ServiceReady"] {
+            assert!(
+                reason(&status, kept).unwrap().starts_with("True"),
+                "{kept}: OM-260"
+            );
+        }
+        // A fault of the workload that nobody looked at again is no present fault.
+        let mut faulty = report(Some(complete()));
+        faulty.blocked(&Blocked {
+            kind: condition_types::DEPLOYMENT_READY,
+            ..blocked(reasons::TOOL_AUTH_UNSUPPORTED, Phase::Failed)
+        });
+        let mut later = report(Some(faulty.finish().0));
+        later.blocked(&blocked(reasons::PROVIDER_NOT_FOUND, Phase::Failed));
+        assert_eq!(reason(&later.finish().0, "DeploymentReady"), None);
+    }
+
+    #[test]
+    fn a_condition_decided_twice_in_a_pass_has_not_changed_in_between_om_007() {
+        let mut first = report(None);
+        first.blocked(&blocked(reasons::PROVIDER_NOT_READY, Phase::Pending));
+        let (first, _) = first.finish();
+        let mut second = Report::new(
+            &agent(Some(first.clone())),
+            Timestamp::from_second(9).unwrap(),
+            None,
+        );
+        second.providers_found(&[], false);
+        second.blocked(&blocked(reasons::PROVIDER_NOT_READY, Phase::Pending));
+        assert_eq!(
+            find_condition(&second.finish().0.conditions, "ProviderReady"),
+            find_condition(&first.conditions, "ProviderReady")
+        );
+    }
+
+    #[test]
+    fn a_failed_write_is_said_of_its_own_object_and_the_agent_is_not_ready_om_282_om_283() {
+        let mut report = report(Some(complete()));
+        report.build_failed(&[failure(condition_types::SERVICE_READY, reasons::SERVICE_FAILED)]);
+        let (status, _) = report.finish();
+        assert_eq!(reason(&status, "ServiceReady").unwrap(), "False ServiceFailed");
+        assert_eq!(
+            reason(&status, "DeploymentReady").unwrap(),
+            "True DeploymentCreated"
+        );
+        assert_eq!(reason(&status, "Ready").unwrap(), "False ServiceFailed");
+        assert_eq!(status.phase, Some(Phase::Running), "the phase is kept (OM-257)");
+    }
+
+    #[test]
+    fn an_agent_whose_pod_ends_says_why_om_284() {
+        let mut report = report(None);
+        let mut built = built(0);
+        built.cause = Some("Pod \"p\": no".into());
+        report.built(&built);
+        let (status, _) = report.finish();
+        let ready = find_condition(&status.conditions, "Ready").unwrap();
+        assert_eq!(ready.message, "0 of 2 pod(s) are ready; Pod \"p\": no");
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use k8s_openapi::api::{
     apps::v1::Deployment,
-    core::v1::{ConfigMap, Secret, Service},
+    core::v1::{ConfigMap, Pod, Secret, Service},
 };
 use kube::{Client, Resource, ResourceExt, runtime::reflector::Store};
 use mainstay_resources::{
@@ -16,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 use super::{
     Controller,
     gather::{CONFIG_MAP, SECRET},
+    pods,
 };
 use crate::{
     events::Publisher,
@@ -119,6 +120,28 @@ fn children(work: &mut Work<AgentRuntime>, dependencies: &Arc<Dependencies<Refer
     work.also::<Deployment>(move |deployment, _| with_child(&agents, deployment, |agent| agent.to_owned()));
     let agents = work.store();
     work.also::<Service>(move |service, _| with_child(&agents, service, |agent| agent.to_owned()));
+    let agents = work.store();
+    // What a pod says about not being ready; everything else of it shows in its Deployment.
+    let mut said = Seen::new();
+    work.also::<Pod>(move |pod, change| {
+        let Some((agent, words)) = pod
+            .0
+            .as_ref()
+            .ok()
+            .and_then(|pod| Some((pods::agent_of(pod)?, pods::explain(pod))))
+        else {
+            return Vec::new();
+        };
+        let words = words.filter(|_| change == Change::Applied);
+        if !said.changed(pod, words) {
+            return Vec::new();
+        }
+        matching(
+            &agents,
+            pod.meta().namespace.as_deref(),
+            |candidate: &AgentRuntime| candidate.name_any() == agent,
+        )
+    });
     let agents = work.store();
     let read = Arc::clone(dependencies);
     work.also::<ConfigMap>(move |config_map, _| {

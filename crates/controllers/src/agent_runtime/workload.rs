@@ -16,7 +16,11 @@ use mainstay_resources::{
 };
 use serde_json::{Value, json};
 
-use super::{decision::Blocked, gather::Gathered, models::Mount};
+use super::{
+    decision::Blocked,
+    gather::Gathered,
+    models::{Mount, are_mocked},
+};
 use crate::options::ControllersOptions;
 
 /// Largest time that a pod gets to finish its connections, in seconds (OM-125).
@@ -70,16 +74,7 @@ pub(super) fn build(
                 "data": { names::PROVIDERS_KEY: providers },
             }),
         ),
-        tool_secrets: object(
-            agent,
-            "v1",
-            "Secret",
-            &names::tool_secrets(&name),
-            json!({
-                "type": "Opaque",
-                "data": secret_data(&gathered.tool_secrets),
-            }),
-        ),
+        tool_secrets: tool_secrets(agent, &gathered.tool_secrets),
         deployment: object(
             agent,
             "apps/v1",
@@ -96,6 +91,7 @@ pub(super) fn build(
             &name,
             json!({
                 "spec": {
+                    "type": "ClusterIP",
                     "selector": names::selector_labels(&name),
                     "ports": agent.spec.facades.iter().map(|facade| json!({
                         "name": port_name(facade),
@@ -107,6 +103,17 @@ pub(super) fn build(
             }),
         ),
     })
+}
+
+/// The Secret with the credentials of an agent's tools (OM-275).
+pub(super) fn tool_secrets(agent: &AgentRuntime, values: &BTreeMap<String, ByteString>) -> Value {
+    object(
+        agent,
+        "v1",
+        "Secret",
+        &names::tool_secrets(&agent.name_any()),
+        json!({ "type": "Opaque", "data": secret_data(values) }),
+    )
 }
 
 fn secret_data(values: &BTreeMap<String, ByteString>) -> Value {
@@ -256,11 +263,7 @@ fn environment(agent: &AgentRuntime, gathered: &Gathered) -> Vec<Value> {
     if let Some(context) = &agent.spec.context {
         variables.push(("OMNIA_CONTEXT_TTL", context.ttl.clone()));
     }
-    if agent
-        .annotations()
-        .get(names::MOCK_PROVIDER_ANNOTATION)
-        .is_some_and(|value| value == "true")
-    {
+    if are_mocked(agent) {
         variables.push(("OMNIA_MOCK_PROVIDER", "true".to_owned()));
     }
     let own = agent.spec.runtime.iter().flat_map(|runtime| &runtime.extra_env);

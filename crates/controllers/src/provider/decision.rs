@@ -46,6 +46,9 @@ pub(super) struct Inputs {
     pub(super) scenario: Scenario,
     /// Result of the health check; `None` when the endpoint was not checked.
     pub(super) endpoint: Option<Result<String, String>>,
+    /// Whether the variable of the credential is among those that agents are given; `None` where agents get theirs
+    /// elsewhere, and it cannot be known.
+    pub(super) variable_set: Option<bool>,
 }
 
 /// Whether the provider is wrong whatever its endpoint says.
@@ -87,7 +90,14 @@ pub(super) fn status(provider: &Provider, inputs: &Inputs, now: Timestamp) -> (P
     let mut notices = Vec::new();
     for condition in decided {
         let previous = find_condition(&conditions, condition.kind).map(|old| old.reason.clone());
-        if condition.status == ConditionStatus::False && previous.as_deref() != Some(condition.reason) {
+        // Conditions that follow from one another have one Event.
+        let said = notices
+            .iter()
+            .any(|notice: &Notice| notice.message == condition.message);
+        if condition.status == ConditionStatus::False
+            && previous.as_deref() != Some(condition.reason)
+            && !said
+        {
             notices.push(Notice::warning(condition.reason, condition.message.clone()));
         }
         set_condition(&mut conditions, condition, generation, &time);
@@ -118,12 +128,18 @@ pub(super) fn status(provider: &Provider, inputs: &Inputs, now: Timestamp) -> (P
 
 /// Everything but the endpoint.
 fn spec_conditions(provider: &Provider, inputs: &Inputs) -> Vec<NewCondition> {
-    let (secret, configured) = credential(provider, &inputs.secret);
+    let (secret, configured) = credential(provider, inputs);
     let usable = secret.status == ConditionStatus::True && configured.status == ConditionStatus::True;
     let valid = if usable {
         NewCondition::met(
             condition_types::CREDENTIAL_VALID,
             reasons::CREDENTIAL_VALID,
+            configured.message.clone(),
+        )
+    } else if configured.status == ConditionStatus::Unknown {
+        NewCondition::unknown(
+            condition_types::CREDENTIAL_VALID,
+            configured.reason,
             configured.message.clone(),
         )
     } else {
@@ -150,7 +166,7 @@ fn spec_conditions(provider: &Provider, inputs: &Inputs) -> Vec<NewCondition> {
 }
 
 /// `SecretFound` and `CredentialConfigured`.
-fn credential(provider: &Provider, secret: &SecretLookup) -> (NewCondition, NewCondition) {
+fn credential(provider: &Provider, inputs: &Inputs) -> (NewCondition, NewCondition) {
     let found = |reason, message: &str| NewCondition::met(condition_types::SECRET_FOUND, reason, message);
     let configured =
         |reason, message: String| NewCondition::met(condition_types::CREDENTIAL_CONFIGURED, reason, message);
@@ -159,6 +175,18 @@ fn credential(provider: &Provider, secret: &SecretLookup) -> (NewCondition, NewC
         CredentialPlan::NotRequired => (
             no_secret(),
             configured(reasons::NO_CREDENTIAL_REQUIRED, "no credential is needed".into()),
+        ),
+        // Not a fault: an agent can have the variable from its own spec.
+        CredentialPlan::EnvironmentVariable(name) if inputs.variable_set == Some(false) => (
+            no_secret(),
+            NewCondition::unknown(
+                condition_types::CREDENTIAL_CONFIGURED,
+                reasons::ENV_VAR_NOT_SET,
+                format!(
+                    "environment variable {name} is not among those that agents are given; use secretRef, or set it \
+                     before the server starts if it is one that is handed on, or in spec.runtime.extraEnv of each agent"
+                ),
+            ),
         ),
         CredentialPlan::EnvironmentVariable(name) => (
             no_secret(),
@@ -178,7 +206,7 @@ fn credential(provider: &Provider, secret: &SecretLookup) -> (NewCondition, NewC
             no_secret(),
             NewCondition::unmet(condition_types::CREDENTIAL_CONFIGURED, reason, message),
         ),
-        CredentialPlan::Secret { name, key } => from_secret(provider.spec.kind, name, key, secret),
+        CredentialPlan::Secret { name, key } => from_secret(provider.spec.kind, name, key, &inputs.secret),
     }
 }
 
@@ -277,6 +305,7 @@ mod tests {
             secret,
             scenario: Scenario::None,
             endpoint: None,
+            variable_set: None,
         }
     }
 
@@ -340,6 +369,23 @@ mod tests {
     }
 
     #[test]
+    fn a_variable_that_agents_are_not_given_is_not_called_configured_om_348() {
+        let spec = || json!({ "type": "openai", "model": "m", "credential": { "envVar": "MY_KEY" } });
+        let mut inputs = inputs(SecretLookup::NotNeeded);
+        for (set, wanted) in [
+            (None, "True EnvVarConfigured"),
+            (Some(true), "True EnvVarConfigured"),
+            (Some(false), "Unknown EnvVarNotSet"),
+        ] {
+            inputs.variable_set = set;
+            let (phase, conditions) = judged(spec(), &inputs);
+            assert_eq!(phase, Phase::Ready, "an agent may have it from its own spec");
+            let wanted = format!("CredentialConfigured={wanted}");
+            assert!(conditions.contains(&wanted), "{wanted}: {conditions:?}");
+        }
+    }
+
+    #[test]
     fn no_message_shows_the_credential() {
         let (status, notices) = status(
             &provider(WITH_SECRET()),
@@ -376,9 +422,8 @@ mod tests {
             "{missing:?}"
         );
         let wrong = Inputs {
-            secret: SecretLookup::NotNeeded,
             scenario: Scenario::Wrong("ConfigMap \"s\" of the scenario does not exist".into()),
-            endpoint: None,
+            ..inputs(SecretLookup::NotNeeded)
         };
         let (phase, conditions) = judged(json!({ "type": "mock" }), &wrong);
         assert_eq!(phase, Phase::Error);
@@ -392,7 +437,8 @@ mod tests {
     fn an_unchanged_state_gives_the_same_status_and_no_event_om_249_om_295() {
         let mut provider = provider(WITH_SECRET());
         let (first, notices) = status(&provider, &inputs(SecretLookup::Missing), Timestamp::UNIX_EPOCH);
-        assert!(!notices.is_empty());
+        let reasons: Vec<&str> = notices.iter().map(|notice| notice.reason).collect();
+        assert_eq!(reasons, ["SecretNotFound"], "one Event for one missing Secret");
         provider.status = Some(first.clone());
         let later = Timestamp::from_second(1000).unwrap();
         let (second, notices) = status(&provider, &inputs(SecretLookup::Missing), later);

@@ -120,11 +120,7 @@ pub(super) fn status(
 fn ready(discovery: &Discovery, phase: Phase) -> NewCondition {
     let kind = condition_types::READY;
     if !discovery.errors.is_empty() {
-        return NewCondition::unmet(
-            kind,
-            reasons::VALIDATION_FAILED,
-            "a handler is invalid; see HandlersValid",
-        );
+        return NewCondition::unmet(kind, reasons::VALIDATION_FAILED, discovery.errors.clone());
     }
     match phase {
         // Some tools can be called (DD-19).

@@ -1,6 +1,6 @@
 use k8s_openapi::api::{
     apps::v1::Deployment,
-    core::v1::{ConfigMap, Secret, Service},
+    core::v1::{ConfigMap, Pod, Secret, Service},
 };
 use kube::ResourceExt;
 use mainstay_llm::config::ProvidersConfig;
@@ -387,7 +387,7 @@ async fn an_object_of_somebody_else_is_not_taken_over() {
     world.create::<AgentRuntime>(agent()).await;
     world
         .until("helpdesk", |agent: &AgentRuntime| {
-            has(agent, "DeploymentReady", "False DeploymentFailed")
+            has(agent, "ServiceReady", "False ServiceFailed")
         })
         .await;
     let service: Service = world.get("helpdesk").await;
@@ -399,7 +399,224 @@ async fn an_object_of_somebody_else_is_not_taken_over() {
         .unwrap();
     world
         .until("helpdesk", |agent: &AgentRuntime| {
-            has(agent, "DeploymentReady", "True DeploymentCreated")
+            has(agent, "ServiceReady", "True ServiceCreated")
+        })
+        .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_edit_that_changes_a_key_of_a_list_is_repaired_and_blocks_nothing_om_253() {
+    let world = World::start().await;
+    running(&world, None).await;
+    let edited = json!({ "spec": {
+        "type": "NodePort",
+        "ports": [{ "name": "facade", "port": 9999, "targetPort": 1 }],
+    } });
+    world.merge::<Service>("helpdesk", edited).await;
+    world
+        .until("helpdesk", |service: &Service| {
+            let spec = service.spec.as_ref().unwrap();
+            let ports: Vec<i32> = spec.ports.iter().flatten().map(|port| port.port).collect();
+            ports == [8080] && spec.type_.as_deref() == Some("ClusterIP")
+        })
+        .await;
+    // A container beside ours, a variable and a volume of somebody else's; our own container under another name.
+    let before: Deployment = world.get("helpdesk").await;
+    for added in [
+        json!([
+            { "op": "add", "path": "/spec/template/spec/containers/-", "value": { "name": "side", "image": "x" } },
+            { "op": "add", "path": "/spec/template/spec/containers/0/env/-", "value": { "name": "X", "value": "y" } },
+            { "op": "add", "path": "/spec/template/spec/volumes/-", "value": { "name": "x", "emptyDir": {} } },
+        ]),
+        json!([{ "op": "replace", "path": "/spec/template/spec/containers/0/name", "value": "other" }]),
+    ] {
+        let patch = kube::api::Patch::Json::<()>(serde_json::from_value(added).unwrap());
+        world
+            .api::<Deployment>()
+            .patch("helpdesk", &kube::api::PatchParams::default(), &patch)
+            .await
+            .unwrap();
+        world
+            .until("helpdesk", |deployment: &Deployment| {
+                let template =
+                    |deployment: &Deployment| deployment.spec.as_ref().unwrap().template.spec.clone();
+                template(deployment) == template(&before)
+            })
+            .await;
+    }
+    // A later change of the agent still gets through.
+    world
+        .merge::<AgentRuntime>(
+            "helpdesk",
+            json!({ "spec": { "facades": [{ "type": "websocket", "port": 8090 }] } }),
+        )
+        .await;
+    world
+        .until("helpdesk", |service: &Service| {
+            let ports = service.spec.as_ref().unwrap().ports.iter().flatten();
+            ports.map(|port| port.port).collect::<Vec<_>>() == [8090]
+        })
+        .await;
+    let agent: AgentRuntime = world.get("helpdesk").await;
+    assert!(has(&agent, "ServiceReady", "True ServiceCreated"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pack_that_cannot_be_run_is_said_by_the_agent_om_561_om_565() {
+    let world = World::start().await;
+    running(&world, None).await;
+    let before: Deployment = world.get("helpdesk").await;
+    let pack = |prompts: Value| {
+        let mut pack: Value = serde_json::from_str(&crate::world::content(&["get_order"])).unwrap();
+        pack["prompts"] = prompts;
+        json!({ "data": { "pack.json": pack.to_string() } })
+    };
+    let prompt = |validators: Value| {
+        json!({
+            "id": "p", "name": "p", "version": "1.0.0", "system_template": "You help.", "validators": validators,
+        })
+    };
+    let cases = [
+        (
+            json!({ "x": prompt(json!([])), "y": prompt(json!([])) }),
+            "PromptAmbiguous",
+            "x, y",
+        ),
+        (
+            json!({ "x": prompt(json!([{ "type": "zzz", "enabled": true }])) }),
+            "GuardrailNotSupported",
+            "zzz",
+        ),
+    ];
+    for (prompts, reason, named) in cases {
+        world.merge::<ConfigMap>("helpdesk-pack", pack(prompts)).await;
+        let wanted = format!("False {reason}");
+        let agent = world
+            .until("helpdesk", |agent: &AgentRuntime| {
+                has(agent, "PromptPackReady", &wanted)
+            })
+            .await;
+        assert!(has(&agent, "Ready", &wanted) && phase(&agent) == Some(Phase::Pending));
+        let conditions = agent.status.unwrap().conditions;
+        let ready = conditions
+            .iter()
+            .find(|condition| condition.type_ == "Ready")
+            .unwrap();
+        assert!(ready.message.contains(named), "{}", ready.message);
+        assert_eq!(condition(&conditions, "ProviderReady"), "", "not judged (OM-258)");
+    }
+    let after: Deployment = world.get("helpdesk").await;
+    assert_eq!(
+        after.resource_version(),
+        before.resource_version(),
+        "the workload is left exactly as it is (DD-6)"
+    );
+    world
+        .merge::<ConfigMap>("helpdesk-pack", pack(json!({ "x": prompt(json!([])) })))
+        .await;
+    world
+        .until("helpdesk", |agent: &AgentRuntime| {
+            has(agent, "PromptPackReady", "True PromptPackFound") && phase(agent) == Some(Phase::Running)
+        })
+        .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_credential_that_was_withdrawn_is_not_used_any_longer_om_403() {
+    let world = World::start().await;
+    let auth = json!({ "type": "bearer", "secretRef": { "name": "api", "key": "token" } });
+    world
+        .create::<Secret>(json!({ "metadata": { "name": "api" }, "stringData": { "token": "old" } }))
+        .await;
+    running(&world, Some(auth)).await;
+    let holds = |secret: &Secret| secret.data.iter().flatten().any(|(key, _)| key == "get-order");
+    assert!(holds(&world.get("helpdesk-tool-secrets").await));
+    world.delete::<Secret>("api").await;
+    world
+        .until("helpdesk-tool-secrets", |secret: &Secret| !holds(secret))
+        .await;
+    world
+        .until("helpdesk", |agent: &AgentRuntime| {
+            has(agent, "DeploymentReady", "False ToolAuthUnsupported")
+        })
+        .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_agent_says_why_its_pod_does_not_run_om_284() {
+    let world = World::start().await;
+    running(&world, None).await;
+    pods_are_ready(&world, 0).await;
+    let labels = world
+        .get::<Deployment>("helpdesk")
+        .await
+        .spec
+        .unwrap()
+        .template
+        .metadata
+        .unwrap()
+        .labels;
+    world
+        .create::<Pod>(json!({
+            "metadata": { "name": "helpdesk-1", "labels": labels },
+            "spec": { "containers": [{ "name": "agent", "image": "mainstay" }] },
+        }))
+        .await;
+    let ended = json!({ "status": { "containerStatuses": [{
+        "name": "agent", "image": "mainstay", "imageID": "", "ready": false, "restartCount": 1,
+        "state": { "waiting": { "reason": "CrashLoopBackOff" } },
+        "lastState": { "terminated": { "exitCode": 1, "message": "ScenarioInvalid: line 3" } },
+    }] } });
+    world.merge_status::<Pod>("helpdesk-1", ended).await;
+    world
+        .until("helpdesk", |agent: &AgentRuntime| {
+            let conditions = &agent.status.as_ref().unwrap().conditions;
+            conditions.iter().any(|condition| {
+                condition.type_ == "Ready" && condition.message.contains("ScenarioInvalid: line 3")
+            })
+        })
+        .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_mock_answers_in_place_of_the_providers_when_asked_to_om_272() {
+    let world = World::with(|_| {}, |options| options.service_endpoint = None).await;
+    world.publish("helpdesk-pack", "helpdesk", "1.0.0").await;
+    let (base, _server) = crate::providers::server().await;
+    world
+        .create::<Provider>(json!({
+            "metadata": { "name": "model" },
+            "spec": { "type": "openai", "model": "m", "baseURL": base, "credential": { "envVar": "KEY" } },
+        }))
+        .await;
+    let mut mocked = agent();
+    mocked["metadata"]["annotations"] = json!({ "omnia.altairalabs.ai/mock-provider": "true" });
+    world.create::<AgentRuntime>(mocked).await;
+    world.until::<Deployment>("helpdesk", |_| true).await;
+    let kind = |config_map: &ConfigMap| {
+        let text = &config_map.data.as_ref().unwrap()["providers.yaml"];
+        ProvidersConfig::parse(text).unwrap().providers[0].kind.clone()
+    };
+    assert_eq!(kind(&world.get("helpdesk-providers").await), "mock");
+    let agent = world
+        .until("helpdesk", |agent: &AgentRuntime| {
+            has(agent, "ProviderReady", "True ProviderFound")
+        })
+        .await;
+    assert!(
+        serde_json::to_string(&agent.status)
+            .unwrap()
+            .contains("the mock answers")
+    );
+    world
+        .merge::<AgentRuntime>(
+            "helpdesk",
+            json!({ "metadata": { "annotations": { "omnia.altairalabs.ai/mock-provider": null } } }),
+        )
+        .await;
+    world
+        .until("helpdesk-providers", |config_map: &ConfigMap| {
+            kind(config_map) == "openai"
         })
         .await;
 }

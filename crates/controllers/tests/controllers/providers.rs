@@ -16,7 +16,7 @@ fn has(provider: &Provider, kind: &str, wanted: &str) -> bool {
 }
 
 /// A server that answers every connection with 401, which counts as reachable.
-async fn server() -> (String, tokio::task::JoinHandle<()>) {
+pub(crate) async fn server() -> (String, tokio::task::JoinHandle<()>) {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = format!("http://{}/v1", listener.local_addr().unwrap());
     let serving = mainstay_telemetry::task::spawn("server", async move {

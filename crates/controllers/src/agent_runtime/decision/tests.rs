@@ -223,3 +223,41 @@ fn without_a_model_only_echo_and_demo_work_om_261() {
         Err(("NoProviderConfigured", Phase::Failed, false))
     );
 }
+
+/// A `pack.json` with prompts of these names, each with these validators.
+fn pack_json(prompts: &[&str], validators: &serde_json::Value) -> Vec<u8> {
+    let prompts: serde_json::Map<_, _> = prompts
+        .iter()
+        .map(|name| {
+            let prompt = json!({
+                "id": name, "name": name, "version": "1.0.0", "system_template": "You help.", "validators": validators,
+            });
+            ((*name).to_owned(), prompt)
+        })
+        .collect();
+    json!({
+        "id": "p", "name": "p", "version": "1.0.0",
+        "template_engine": { "version": "v1", "syntax": "{{variable}}" }, "prompts": prompts,
+    })
+    .to_string()
+    .into_bytes()
+}
+
+#[test]
+fn a_pack_that_cannot_be_run_blocks_with_what_it_lacks_om_561_om_565() {
+    let blocked = |content: &[u8]| {
+        let blocked = judge_content("helpdesk", content).unwrap_err();
+        assert_eq!((blocked.kind, blocked.retry), ("PromptPackReady", false));
+        (blocked.reason, blocked.phase, blocked.message)
+    };
+    let (reason, phase, message) = blocked(&pack_json(&["x", "y"], &json!([])));
+    assert_eq!((reason, phase), ("PromptAmbiguous", Phase::Pending));
+    assert!(message.contains("x, y"), "{message}");
+    let (reason, phase, message) = blocked(&pack_json(&["x"], &json!([{ "type": "zzz", "enabled": true }])));
+    assert_eq!((reason, phase), ("GuardrailNotSupported", Phase::Pending));
+    assert!(message.contains("zzz"), "{message}");
+    let (reason, phase, message) = blocked(b"{}");
+    assert_eq!((reason, phase), ("PromptPackInvalid", Phase::Failed));
+    assert!(message.contains("invalid pack.json: "), "{message}");
+    assert!(judge_content("helpdesk", &pack_json(&["x", "default"], &json!([]))).is_ok());
+}

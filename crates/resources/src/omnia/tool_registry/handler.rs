@@ -141,7 +141,7 @@ pub struct Handler {
     /// Whether calls carry a token that names the end user, the agent and the workspace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delegation: Option<Delegation>,
-    /// Wall-clock limit of one call of any tool of this handler.
+    /// Wall-clock limit of each attempt of a call of any tool of this handler. A call that is repeated takes longer.
     #[serde(default = "handler_timeout")]
     #[schemars(schema_with = "schemas::duration")]
     pub timeout: String,

@@ -1,0 +1,186 @@
+//! Which elements of a generated object's lists are not ours. Pure.
+//!
+//! Server-side apply merges lists by their keys: an edit that changes a key (a port's number, a container's name) leaves
+//! the edited element as somebody else's, beside ours. It would be served, or make the object one that no apply can
+//! repair. The lists that are rendered in full are therefore ours in full.
+
+use serde_json::{Value, json};
+
+/// A list that is rendered in full.
+struct List {
+    /// Where, as a JSON pointer below the object or below an element of the list around it.
+    path: &'static str,
+    /// Fields that tell one element from another.
+    keys: &'static [&'static str],
+    /// Lists in each element.
+    inner: &'static [List],
+}
+
+const LISTS: &[List] = &[
+    List {
+        path: "/spec/ports",
+        keys: &["port", "protocol"],
+        inner: &[],
+    },
+    List {
+        path: "/spec/template/spec/volumes",
+        keys: &["name"],
+        inner: &[],
+    },
+    List {
+        path: "/spec/template/spec/initContainers",
+        keys: &["name"],
+        inner: &[],
+    },
+    List {
+        path: "/spec/template/spec/containers",
+        keys: &["name"],
+        inner: &[
+            List {
+                path: "/ports",
+                keys: &["containerPort", "protocol"],
+                inner: &[],
+            },
+            List {
+                path: "/env",
+                keys: &["name"],
+                inner: &[],
+            },
+            List {
+                path: "/volumeMounts",
+                keys: &["mountPath"],
+                inner: &[],
+            },
+        ],
+    },
+];
+
+/// The JSON patch that takes out what is not ours, and fails when the object changed since it was read. Empty when there
+/// is nothing to take out.
+pub(super) fn operations(existing: &Value, ours: &Value) -> Vec<Value> {
+    let mut operations = Vec::new();
+    for list in LISTS {
+        compare(list, "", existing, ours, &mut operations);
+    }
+    if !operations.is_empty() {
+        operations.insert(
+            0,
+            json!({
+                "op": "test",
+                "path": "/metadata/resourceVersion",
+                "value": existing.pointer("/metadata/resourceVersion"),
+            }),
+        );
+    }
+    operations
+}
+
+fn compare(list: &List, base: &str, existing: &Value, ours: &Value, operations: &mut Vec<Value>) {
+    let Some(found) = existing.pointer(list.path).and_then(Value::as_array) else {
+        return;
+    };
+    let none = Vec::new();
+    let wanted = ours.pointer(list.path).and_then(Value::as_array).unwrap_or(&none);
+    let path = format!("{base}{}", list.path);
+    let own = |element: &Value| {
+        wanted
+            .iter()
+            .find(|wanted| list.keys.iter().all(|key| wanted.get(key) == element.get(key)))
+    };
+    let foreign: Vec<usize> = found
+        .iter()
+        .enumerate()
+        .filter_map(|(index, element)| own(element).is_none().then_some(index))
+        .collect();
+    if foreign.len() == found.len() && !foreign.is_empty() && !wanted.is_empty() {
+        // A list that must not be empty cannot lose its last element on the way.
+        operations.push(json!({ "op": "replace", "path": path, "value": wanted }));
+        return;
+    }
+    for (index, element) in found.iter().enumerate() {
+        let Some(own) = own(element) else { continue };
+        for inner in list.inner {
+            compare(inner, &format!("{path}/{index}"), element, own, operations);
+        }
+    }
+    // From the end, so that the other places stay.
+    for index in foreign.into_iter().rev() {
+        operations.push(json!({ "op": "remove", "path": format!("{path}/{index}") }));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn paths(existing: &Value, ours: &Value) -> Vec<String> {
+        operations(existing, ours)
+            .iter()
+            .map(|operation| {
+                let text = |field: &str| operation[field].as_str().unwrap_or_default().to_owned();
+                format!("{} {}", text("op"), text("path"))
+            })
+            .collect()
+    }
+
+    fn service(ports: Value) -> Value {
+        json!({ "metadata": { "resourceVersion": "7" }, "spec": { "ports": ports, "clusterIP": "10.0.0.1" } })
+    }
+
+    fn deployment(containers: Value, volumes: Value) -> Value {
+        json!({
+            "metadata": { "resourceVersion": "7" },
+            "spec": { "template": { "spec": { "containers": containers, "volumes": volumes } } },
+        })
+    }
+
+    #[test]
+    fn ports_with_another_number_are_taken_out_om_253() {
+        let own = json!({ "name": "facade", "port": 8080, "protocol": "TCP" });
+        let ours = service(json!([own]));
+        let edited = json!({ "name": "facade", "port": 9999, "protocol": "TCP" });
+        assert!(operations(&ours, &ours).is_empty());
+        assert_eq!(
+            paths(&service(json!([edited])), &ours),
+            ["test /metadata/resourceVersion", "replace /spec/ports"]
+        );
+        assert_eq!(
+            paths(&service(json!([edited, own, edited])), &ours),
+            [
+                "test /metadata/resourceVersion",
+                "remove /spec/ports/2",
+                "remove /spec/ports/0"
+            ]
+        );
+    }
+
+    #[test]
+    fn what_was_added_to_the_pods_is_taken_out_and_defaults_stay_om_253() {
+        let ours = deployment(
+            json!([{ "name": "agent", "env": [{ "name": "A" }], "ports": [{ "containerPort": 8080, "protocol": "TCP" }] }]),
+            json!([{ "name": "pack" }]),
+        );
+        let edited = deployment(
+            json!([
+                { "name": "side" },
+                {
+                    "name": "agent", "imagePullPolicy": "Always",
+                    "env": [{ "name": "A" }, { "name": "B" }],
+                    "ports": [{ "containerPort": 8080, "protocol": "TCP" }],
+                    "volumeMounts": [{ "mountPath": "/x" }],
+                },
+            ]),
+            json!([{ "name": "pack", "configMap": { "defaultMode": 420 } }, { "name": "x" }]),
+        );
+        assert_eq!(
+            paths(&edited, &ours),
+            [
+                "test /metadata/resourceVersion",
+                "remove /spec/template/spec/volumes/1",
+                "remove /spec/template/spec/containers/1/env/1",
+                "remove /spec/template/spec/containers/1/volumeMounts/0",
+                "remove /spec/template/spec/containers/0",
+            ]
+        );
+    }
+}
