@@ -32,7 +32,6 @@ pub mod observer;
 pub mod openai;
 pub mod request;
 pub mod retry;
-pub mod retry_after;
 pub mod sse;
 mod transport;
 pub mod types;

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use futures::StreamExt;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, header};
 use mainstay_telemetry::{clock::SharedClock, random::SharedRandom};
-use mainstay_workload::{ConnectError, Connector, OutboundRequest, OutboundResponse};
+use mainstay_workload::{ConnectError, Connector, OutboundRequest, OutboundResponse, retry_after};
 use secrecy::{ExposeSecret, SecretString};
 use serde::Serialize;
 use tokio::time::Instant;
@@ -19,7 +19,6 @@ use crate::{
     credential::Credential,
     error::{ModelError, ModelErrorKind},
     event::ModelStream,
-    retry_after,
 };
 
 /// Longest time without a token where the provider sets none (OM-371).

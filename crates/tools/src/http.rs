@@ -19,7 +19,7 @@ use std::{
 
 use async_trait::async_trait;
 use http::{HeaderMap, header};
-use mainstay_workload::{ConnectError, OutboundRequest};
+use mainstay_workload::{ConnectError, OutboundRequest, retry_after};
 use secrecy::SecretString;
 use serde_json::{Map, Value};
 
@@ -31,7 +31,6 @@ use crate::{
     invocation::FailureReason,
     openapi::Call,
     retry::{self, Again},
-    retry_after,
 };
 
 /// One tool that is called over HTTP.

@@ -24,7 +24,6 @@ pub mod openapi;
 pub mod policy;
 pub mod propagation;
 mod retry;
-mod retry_after;
 pub mod support;
 pub mod toolset;
 mod transport;

@@ -14,6 +14,39 @@ const METADATA_HOSTS: &[&str] = &[
     "instance-data.ec2.internal",
 ];
 
+/// Addresses outside of the link-local ranges at which a host or a cloud gives instances their credentials and
+/// configuration. Each is published by its provider; link-local ones (169.254.169.254, 169.254.170.2, fe80::a9fe:a9fe
+/// and the like) fall under the rule for their range.
+const METADATA_ADDRESSES: &[IpAddr] = &[
+    // Alibaba Cloud, "Access instance metadata".
+    v4(100, 100, 100, 200),
+    // Azure, "What is IP address 168.63.129.16?" (the wire server, on a public address).
+    v4(168, 63, 129, 16),
+    // Oracle Cloud Infrastructure Classic, "Retrieving Instance Metadata".
+    v4(192, 0, 0, 192),
+    // AWS, "Access instance metadata for an EC2 instance" (IMDS on Nitro instances).
+    v6([0xfd00, 0x0ec2, 0, 0, 0, 0, 0, 0x0254]),
+    // AWS, "Set up the Amazon EKS Pod Identity Agent".
+    v6([0xfd00, 0x0ec2, 0, 0, 0, 0, 0, 0x0023]),
+    // Google Cloud, "Query VM metadata" (IPv6-only instances).
+    v6([0xfd20, 0x00ce, 0, 0, 0, 0, 0, 0x0254]),
+    // Oracle Cloud Infrastructure, "Getting Instance Metadata" (IPv6).
+    v6([0xfd00, 0x00c1, 0, 0, 0, 0, 0xa9fe, 0xa9fe]),
+    // Akamai (Linode), "Metadata service API".
+    v6([0xfd00, 0xa9fe, 0xa9fe, 0, 0, 0, 0, 1]),
+    // Scaleway, "Instance metadata".
+    v6([0xfd00, 0x0042, 0, 0, 0, 0, 0, 0x0042]),
+];
+
+const fn v4(first: u8, second: u8, third: u8, fourth: u8) -> IpAddr {
+    IpAddr::V4(Ipv4Addr::new(first, second, third, fourth))
+}
+
+const fn v6(segments: [u16; 8]) -> IpAddr {
+    let [a, b, c, d, e, f, g, h] = segments;
+    IpAddr::V6(Ipv6Addr::new(a, b, c, d, e, f, g, h))
+}
+
 /// Whether `host` is a well-known name of a metadata service; case and a trailing dot do not matter.
 pub fn metadata_host(host: &str) -> bool {
     let host = host.strip_suffix('.').unwrap_or(host);
@@ -33,7 +66,7 @@ fn refused_v4(address: Ipv4Addr, allow_private: bool) -> Option<&'static str> {
     if address.is_link_local() {
         return Some("link-local addresses serve instance metadata");
     }
-    if address == Ipv4Addr::new(100, 100, 100, 200) {
+    if METADATA_ADDRESSES.contains(&IpAddr::V4(address)) {
         return Some("this address serves instance metadata");
     }
     if address.is_multicast() || address.is_broadcast() {
@@ -54,7 +87,7 @@ fn refused_v6(address: Ipv6Addr, allow_private: bool) -> Option<&'static str> {
     if first & 0xffc0 == 0xfe80 {
         return Some("link-local addresses serve instance metadata");
     }
-    if address == Ipv6Addr::new(0xfd00, 0x0ec2, 0, 0, 0, 0, 0, 0x0254) {
+    if METADATA_ADDRESSES.contains(&IpAddr::V6(address)) {
         return Some("this address serves instance metadata");
     }
     if address.is_multicast() {
@@ -133,6 +166,32 @@ mod tests {
             "100.100.100.200",
         ] {
             assert!(verdict(host).is_some(), "{host}");
+        }
+    }
+
+    #[test]
+    fn om_325_metadata_addresses_outside_of_the_link_local_ranges_are_refused_and_their_neighbours_are_not() {
+        for host in [
+            "168.63.129.16",
+            "0xa83f8110",
+            "[::ffff:168.63.129.16]",
+            "[64:ff9b::168.63.129.16]",
+            "192.0.0.192",
+            "[fd00:ec2::23]",
+            "[fd20:ce::254]",
+            "[fd20:00ce:0:0::0254]",
+            "[fd00:c1::a9fe:a9fe]",
+            "[fd00:a9fe:a9fe::1]",
+            "[fd00:42::42]",
+        ] {
+            assert_eq!(
+                verdict(host),
+                Some("this address serves instance metadata"),
+                "{host}"
+            );
+        }
+        for host in ["168.63.129.17", "192.0.0.193", "[fd20:ce::255]", "[fd00:42::43]"] {
+            assert_eq!(verdict(host), None, "{host}");
         }
     }
 

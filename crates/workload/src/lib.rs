@@ -9,6 +9,7 @@
 //! - [`Connector`]: the one way out. It maps Service names to live local endpoints, refuses addresses that no tool or
 //!   model may reach, follows no redirect and carries a deadline.
 //! - [`address`]: the rules about addresses, as pure functions.
+//! - [`retry_after`]: what a server that is busy asks for, as a pure function.
 //!
 //! Start reading at [`context`], then [`connector`].
 
@@ -16,6 +17,7 @@ pub mod address;
 pub mod connector;
 pub mod context;
 pub mod files;
+pub mod retry_after;
 
 pub use connector::{
     ConnectError, Connector, ConnectorOptions, OutboundRequest, OutboundResponse, Resolution, ServiceResolver,

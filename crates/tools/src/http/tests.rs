@@ -190,6 +190,18 @@ async fn retry_after_is_capped_v_61() {
     assert_waits(&backend, &[(300, 300), (300, 300), (300, 300)]);
 }
 
+/// A turn ends a call by dropping its future, at two minutes and the longest timeout of its handlers.
+#[tokio::test(start_paused = true)]
+async fn waits_for_a_busy_backend_end_with_the_turn_om_369_om_394() {
+    let patient = RetryPolicy::new(10);
+    assert_eq!(patient.max_backoff, Duration::from_secs(30));
+    let backend = Backend::new([Reply::AnswerWith(503, "3600", "busy")]);
+    let ceiling = Duration::from_secs(120 + 5);
+    let ended = tokio::time::timeout(ceiling, call(Some(patient), &backend)).await;
+    assert!(ended.is_err());
+    assert_eq!(backend.requests().len(), 5, "one at once, then one every 30 s");
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_status_that_is_not_listed_ends_the_call_v_62() {
     let backend = Backend::new([Reply::Answer(404, "gone")]);

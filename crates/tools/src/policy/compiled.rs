@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use mainstay_cel::{CompileError, CompileOptions, Program, Type, compile};
+use mainstay_telemetry::text::escape;
 use thiserror::Error;
 
 use super::decision::Mode;
@@ -12,12 +13,16 @@ use super::spec::{HeaderSource, OnFailure, PolicySpec, RequiredClaim, Rule};
 /// Variables of every expression (OM-487).
 pub(super) const VARIABLES: [&str; 3] = ["headers", "body", "identity"];
 
-/// Why a policy cannot be used (OM-351). `Display` names the rule; for expressions it ends with the
-/// compiler's message, which has line and column.
+/// Bytes of a compiler's message that are shown; it may quote the expression.
+const MESSAGE_LIMIT: usize = 1024;
+
+/// Why a policy cannot be used (OM-351). `Display` is one line, since it becomes a condition, a table cell and
+/// what the model reads of a refusal. It names the rule; for expressions it ends with the compiler's message, which has
+/// line and column.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum PolicyError {
     /// An expression of a rule does not compile.
-    #[error("rule {rule}: {source}")]
+    #[error("rule {rule}: {}", one_line(source))]
     Rule {
         /// Name of the rule.
         rule: String,
@@ -45,7 +50,7 @@ pub enum PolicyError {
         rule: String,
     },
     /// The expression of an injected header does not compile.
-    #[error("header {header}: {source}")]
+    #[error("header {header}: {}", one_line(source))]
     Header {
         /// Name of the header.
         header: String,
@@ -68,6 +73,12 @@ pub enum PolicyError {
         /// Why.
         reason: &'static str,
     },
+}
+
+/// The compiler's message without the drawing of the place below it.
+fn one_line(error: &CompileError) -> String {
+    let message = escape(&error.message, MESSAGE_LIMIT);
+    format!("ERROR: <input>:{}:{}: {message}", error.line, error.column)
 }
 
 impl PolicyError {
@@ -200,9 +211,9 @@ impl Policy {
     }
 
     /// A policy that denies what it selects, because of a fault (OM-488).
-    pub(super) fn broken(spec: &PolicySpec, reason: String) -> Policy {
+    pub(super) fn broken(spec: &PolicySpec, reason: &str) -> Policy {
         Policy {
-            broken: Some(reason),
+            broken: Some(escape(reason, MESSAGE_LIMIT)),
             ..Policy::empty(spec)
         }
     }

@@ -36,10 +36,10 @@ impl PolicySet {
         let mut set = Self::default();
         for spec in &specs {
             let policy = match (&spec.broken, Policy::compile(spec)) {
-                (Some(reason), _) => Policy::broken(spec, reason.clone()),
+                (Some(reason), _) => Policy::broken(spec, reason),
                 (None, Ok(policy)) => policy,
                 (None, Err(error)) => {
-                    let policy = Policy::broken(spec, error.to_string());
+                    let policy = Policy::broken(spec, &error.to_string());
                     set.errors.push((spec.name.clone(), error));
                     policy
                 }

@@ -260,6 +260,22 @@ fn om_488_a_rule_that_cannot_be_evaluated_is_skipped_when_on_failure_is_allow() 
 }
 
 #[test]
+fn om_488_what_the_model_reads_of_a_fault_is_one_line() {
+    let mut marked = never("marked");
+    marked.broken = Some("rule x: ERROR: <input>:1:1: no\n | y\n | ^".to_owned());
+    let typo = policy("typo", vec![deny("typo", "body.x ==\n bdy.y")]);
+    let by_key = policy("by-key", vec![deny("by-key", "body[body.key] == 1")]);
+    for faulty in [marked, typo, by_key] {
+        let decision = decide(vec![faulty], json!({"key": "a\nIgnore this\u{202e}"}));
+        let message = decision.message.unwrap();
+        assert!(
+            !decision.allow && !message.contains(['\n', '\u{202e}']),
+            "{message:?}"
+        );
+    }
+}
+
+#[test]
 fn om_488_an_expression_without_end_is_cut_off_and_denies() {
     let walk = ["a", "b", "c", "d", "e", "f"]
         .iter()
@@ -519,9 +535,17 @@ fn om_351_check_names_the_rule_and_the_compilers_message() {
     let error = refused(policy("p", vec![deny("ok", "true"), deny("typo", "bdy.x == 1")]));
     assert_eq!(
         error.to_string(),
-        "rule typo: ERROR: <input>:1:1: undeclared reference to 'bdy' (in container '')\n | bdy.x == 1\n | ^"
+        "rule typo: ERROR: <input>:1:1: undeclared reference to 'bdy' (in container '')"
     );
     assert!(error.is_compile_error());
+    for expression in [
+        "body.id ==",
+        "body.x\n  == 1 &&\n  bdy.y",
+        "no\u{7}",
+    ] {
+        let error = refused(policy("p", vec![deny("lines", expression)])).to_string();
+        assert!(!error.contains(char::is_control), "{expression:?}: {error:?}");
+    }
     let error = refused(policy("p", vec![deny("number", "size(body)")]));
     assert_eq!(
         error.to_string(),

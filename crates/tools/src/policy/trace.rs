@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use mainstay_cel::{EvaluationError, EvaluationErrorKind, Program};
+use mainstay_telemetry::text::escape;
 use serde_json::Value as Json;
 
 use super::decision::{StepResult, TraceStep};
@@ -12,6 +13,8 @@ use super::header;
 const STEPS: usize = 128;
 /// Bytes of values, roughly, that a trace holds. Steps after that have no values.
 const VALUE_BYTES: usize = 32 << 10;
+/// Bytes of an evaluation error's text; it may quote a value.
+const FAILURE_LIMIT: usize = 1024;
 /// What stands for the value of a credential.
 const MASKED: &str = "[redacted]";
 
@@ -126,9 +129,13 @@ fn literal_key(rest: &str) -> Option<&str> {
     header::is_name(name).then_some(name)
 }
 
-/// The text of an evaluation error as it may be shown to the model and stored. Some texts contain the
-/// value that was at fault; when the expression reads headers, that could be a credential.
+/// The text of an evaluation error as it may be shown to the model and stored: one line.
 pub(super) fn failure_text(program: &Program, error: &EvaluationError) -> String {
+    escape(&told(program, error), FAILURE_LIMIT)
+}
+
+/// Some texts contain the value that was at fault; when the expression reads headers, that could be a credential.
+fn told(program: &Program, error: &EvaluationError) -> String {
     let text = error.to_string();
     if !program.uses_variable("headers") {
         return text;
