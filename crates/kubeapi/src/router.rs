@@ -109,15 +109,16 @@ impl Api {
         location: Location,
         request: Request,
     ) -> (&'static str, String, ApiResult<Answer>) {
-        let identity = match request.extensions().get::<Identity>() {
-            Some(identity) => identity.clone(),
-            // Nobody has looked at the credential: it is neither believed nor taken for none.
-            None if request.headers().contains_key(http::header::AUTHORIZATION) => {
-                let refused = ApiError::new(Reason::Unauthorized, "Unauthorized");
-                return ("", String::new(), Err(refused));
-            }
-            None => Identity::anonymous(),
-        };
+        let identity = request
+            .extensions()
+            .get::<Identity>()
+            .cloned()
+            .unwrap_or_else(Identity::anonymous);
+        // Nobody has looked at this credential: it is neither believed nor taken for none.
+        if identity.is_anonymous() && request.headers().contains_key(http::header::AUTHORIZATION) {
+            let refused = ApiError::new(Reason::Unauthorized, "Unauthorized");
+            return ("", String::new(), Err(refused));
+        }
         let admitted = self
             .impersonated(identity, request.headers())
             .and_then(|identity| {

@@ -316,3 +316,21 @@ async fn every_namespace_has_a_default_service_account_ka_010() {
         })
         .await;
 }
+
+#[tokio::test]
+async fn a_namespace_that_stays_says_what_holds_it_ka_023() {
+    let server = Server::start().await;
+    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "held"}});
+    server.post("/api/v1/namespaces", &namespace).await;
+    let mut body = config_map("a", json!({}));
+    body["metadata"]["finalizers"] = json!(["example.com/hold"]);
+    server.post("/api/v1/namespaces/held/configmaps", &body).await;
+    let path = "/api/v1/namespaces/held";
+    server.delete(path, &Value::Null).await;
+    let told = |answer: &super::harness::Answer| {
+        let conditions = answer.json()["status"]["conditions"].to_string();
+        conditions.contains("Some resources are remaining: configmaps. has 1 resource instances")
+            && conditions.contains("example.com/hold in 1 resource instances")
+    };
+    server.until(path, "/api/v1/namespaces", told).await;
+}

@@ -579,3 +579,49 @@ async fn a_server_without_its_store_says_that_it_is_not_healthy_ka_003() {
         (StatusCode::SERVICE_UNAVAILABLE, &json!("ServiceUnavailable"))
     );
 }
+
+#[tokio::test]
+async fn a_service_gets_ports_on_the_nodes_and_keeps_them_ka_010() {
+    let server = Server::start().await;
+    let services = "/api/v1/namespaces/default/services";
+    let service = |name: &str, port: Value| {
+        json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": name},
+            "spec": {"type": "NodePort", "selector": {"app": "a"}, "ports": [port]}})
+    };
+    let first = server
+        .post(services, &service("first", json!({"port": 80})))
+        .await
+        .json();
+    let number = first["spec"]["ports"][0]["nodePort"].as_i64().unwrap();
+    assert!((30_000..=32_767).contains(&number), "{number}");
+    let asked = json!({"port": 80, "nodePort": number});
+    let taken = server.post(services, &service("second", asked)).await;
+    assert_eq!(
+        taken.message(),
+        format!(
+            "Service \"second\" is invalid: spec.ports[0].nodePort: Invalid value: {number}: provided port is already allocated"
+        )
+    );
+    let second = server
+        .post(services, &service("second", json!({"port": 80})))
+        .await
+        .json();
+    assert_ne!(second["spec"]["ports"][0]["nodePort"].as_i64(), Some(number));
+    // An update that leaves the port out keeps it; a Service inside the cluster only gives it back.
+    let kept = server
+        .put(
+            &format!("{services}/first"),
+            &service("first", json!({"port": 80})),
+        )
+        .await
+        .json();
+    assert_eq!(kept["spec"]["ports"][0]["nodePort"].as_i64(), Some(number));
+    let inside = server
+        .merge(
+            &format!("{services}/first"),
+            &json!({"spec": {"type": "ClusterIP"}}),
+        )
+        .await
+        .json();
+    assert_eq!(inside["spec"]["ports"][0].get("nodePort"), None);
+}
