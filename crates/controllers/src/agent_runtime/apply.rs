@@ -111,10 +111,7 @@ where
         .map_err(ReconcileError::api(format!("read {kind} {namespace}/{name}")))?;
     // An object of the same name that is not ours is not taken over. Deleting it wakes the agent.
     if let Some(existing) = existing
-        && !existing
-            .owner_references()
-            .iter()
-            .any(|owner| Some(&owner.uid) == agent.metadata.uid.as_ref())
+        && !is_ours(&existing, agent)
     {
         return Err(ReconcileError::Missing {
             message: format!("{kind} {namespace}/{name} exists and does not belong to the agent"),
@@ -143,6 +140,25 @@ where
         Err(error) => return Err(ReconcileError::api(operation())(error)),
     };
     Ok(repaired(&api, &applied, object).await?.unwrap_or(applied))
+}
+
+/// Whether an object was made for the agent. One that lost its owner is still ours when we applied it and nobody else
+/// controls it: it gets its owner back, and goes with the agent again (OM-250, OM-253).
+fn is_ours<K: Resource>(existing: &K, agent: &AgentRuntime) -> bool {
+    let owners = existing.owner_references();
+    if owners
+        .iter()
+        .any(|owner| Some(&owner.uid) == agent.metadata.uid.as_ref())
+    {
+        return true;
+    }
+    let controlled = owners.iter().any(|owner| owner.controller == Some(true));
+    let applied = existing.managed_fields().iter().any(|entry| {
+        entry.manager.as_deref() == Some(FIELD_MANAGER) && entry.operation.as_deref() == Some("Apply")
+    });
+    !controlled
+        && applied
+        && existing.labels().get(names::INSTANCE_LABEL).map(String::as_str) == Some(&agent.name_any())
 }
 
 /// Takes out of our lists what is not ours; `None` when there is nothing.

@@ -1,8 +1,10 @@
-//! Which elements of a generated object's lists are not ours. Pure.
+//! What in a generated object is not ours. Pure.
 //!
 //! Server-side apply merges lists by their keys: an edit that changes a key (a port's number, a container's name) leaves
 //! the edited element as somebody else's, beside ours. It would be served, or make the object one that no apply can
-//! repair. The lists that are rendered in full are therefore ours in full.
+//! repair. The lists that are rendered in full are therefore ours in full, and so are the data of ConfigMaps and Secrets and the fields of
+//! our container: what pods run with is what the agent's spec says. Everything else of an object, its labels and
+//! annotations above all, may have parts of others.
 
 use serde_json::{Value, json};
 
@@ -14,23 +16,32 @@ struct List {
     keys: &'static [&'static str],
     /// Lists in each element.
     inner: &'static [List],
+    /// Fields of an element that the API fills in. Those that are neither these nor ours are not ours. `None` for lists
+    /// whose elements are all ours or all not.
+    filled_in: Option<&'static [&'static str]>,
 }
+
+/// Maps that are rendered in full.
+const MAPS: &[&str] = &["/data", "/binaryData"];
 
 const LISTS: &[List] = &[
     List {
         path: "/spec/ports",
         keys: &["port", "protocol"],
         inner: &[],
+        filled_in: None,
     },
     List {
         path: "/spec/template/spec/volumes",
         keys: &["name"],
         inner: &[],
+        filled_in: None,
     },
     List {
         path: "/spec/template/spec/initContainers",
         keys: &["name"],
         inner: &[],
+        filled_in: None,
     },
     List {
         path: "/spec/template/spec/containers",
@@ -40,18 +51,26 @@ const LISTS: &[List] = &[
                 path: "/ports",
                 keys: &["containerPort", "protocol"],
                 inner: &[],
+                filled_in: None,
             },
             List {
                 path: "/env",
                 keys: &["name"],
                 inner: &[],
+                filled_in: None,
             },
             List {
                 path: "/volumeMounts",
                 keys: &["mountPath"],
                 inner: &[],
+                filled_in: None,
             },
         ],
+        filled_in: Some(&[
+            "imagePullPolicy",
+            "terminationMessagePath",
+            "terminationMessagePolicy",
+        ]),
     },
 ];
 
@@ -61,6 +80,15 @@ pub(super) fn operations(existing: &Value, ours: &Value) -> Vec<Value> {
     let mut operations = Vec::new();
     for list in LISTS {
         compare(list, "", existing, ours, &mut operations);
+    }
+    for path in MAPS {
+        let found = existing.pointer(path).and_then(Value::as_object);
+        let wanted = ours.pointer(path);
+        for key in found.into_iter().flat_map(|found| found.keys()) {
+            if wanted.is_none_or(|wanted| wanted.get(key).is_none()) {
+                operations.push(remove(path, key));
+            }
+        }
     }
     if !operations.is_empty() {
         operations.insert(
@@ -99,6 +127,17 @@ fn compare(list: &List, base: &str, existing: &Value, ours: &Value, operations: 
     }
     for (index, element) in found.iter().enumerate() {
         let Some(own) = own(element) else { continue };
+        for field in element.as_object().into_iter().flat_map(|element| element.keys()) {
+            let ours = own.get(field).is_some() || list.inner.iter().any(|inner| inner.path[1..] == **field);
+            let empty = element[field].as_object().is_some_and(serde_json::Map::is_empty);
+            if let Some(filled_in) = list.filled_in
+                && !ours
+                && !empty
+                && !filled_in.contains(&field.as_str())
+            {
+                operations.push(remove(&format!("{path}/{index}"), field));
+            }
+        }
         for inner in list.inner {
             compare(inner, &format!("{path}/{index}"), element, own, operations);
         }
@@ -107,6 +146,11 @@ fn compare(list: &List, base: &str, existing: &Value, ours: &Value, operations: 
     for index in foreign.into_iter().rev() {
         operations.push(json!({ "op": "remove", "path": format!("{path}/{index}") }));
     }
+}
+
+fn remove(path: &str, key: &str) -> Value {
+    let key = key.replace('~', "~0").replace('/', "~1");
+    json!({ "op": "remove", "path": format!("{path}/{key}") })
 }
 
 #[cfg(test)]
@@ -164,7 +208,7 @@ mod tests {
             json!([
                 { "name": "side" },
                 {
-                    "name": "agent", "imagePullPolicy": "Always",
+                    "name": "agent", "imagePullPolicy": "Always", "resources": {}, "command": ["sh"],
                     "env": [{ "name": "A" }, { "name": "B" }],
                     "ports": [{ "containerPort": 8080, "protocol": "TCP" }],
                     "volumeMounts": [{ "mountPath": "/x" }],
@@ -177,9 +221,27 @@ mod tests {
             [
                 "test /metadata/resourceVersion",
                 "remove /spec/template/spec/volumes/1",
+                "remove /spec/template/spec/containers/1/command",
                 "remove /spec/template/spec/containers/1/env/1",
                 "remove /spec/template/spec/containers/1/volumeMounts/0",
                 "remove /spec/template/spec/containers/0",
+            ]
+        );
+    }
+
+    #[test]
+    fn data_that_was_added_is_taken_out_om_253() {
+        let ours = json!({ "data": { "tools.yaml": "a" } });
+        let edited = json!({
+            "metadata": { "resourceVersion": "7" },
+            "data": { "tools.yaml": "b", "e/vil": "x" }, "binaryData": { "more": "eA==" },
+        });
+        assert_eq!(
+            paths(&edited, &ours),
+            [
+                "test /metadata/resourceVersion",
+                "remove /data/e~1vil",
+                "remove /binaryData/more"
             ]
         );
     }

@@ -462,6 +462,76 @@ async fn an_edit_that_changes_a_key_of_a_list_is_repaired_and_blocks_nothing_om_
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn an_object_that_lost_its_owner_and_data_that_was_added_are_repaired_om_250_om_253() {
+    let world = World::start().await;
+    let agent = running(&world, None).await;
+    world
+        .merge::<Deployment>("helpdesk", json!({ "metadata": { "ownerReferences": null } }))
+        .await;
+    world
+        .until("helpdesk", |deployment: &Deployment| {
+            let owners = deployment.owner_references();
+            owners
+                .iter()
+                .any(|owner| Some(&owner.uid) == agent.metadata.uid.as_ref())
+        })
+        .await;
+    world
+        .merge::<ConfigMap>("helpdesk-tools", json!({ "data": { "evil": "x" } }))
+        .await;
+    world
+        .until("helpdesk-tools", |config_map: &ConfigMap| {
+            config_map.data.as_ref().unwrap().keys().eq(["tools.yaml"])
+        })
+        .await;
+    let command =
+        json!([{ "op": "add", "path": "/spec/template/spec/containers/0/command", "value": ["sh"] }]);
+    let patch = kube::api::Patch::Json::<()>(serde_json::from_value(command).unwrap());
+    world
+        .api::<Deployment>()
+        .patch("helpdesk", &kube::api::PatchParams::default(), &patch)
+        .await
+        .unwrap();
+    world
+        .until("helpdesk", |deployment: &Deployment| {
+            let pod = deployment.spec.as_ref().unwrap().template.spec.as_ref().unwrap();
+            pod.containers[0].command.is_none()
+        })
+        .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_live_pack_with_broken_content_is_said_by_the_agent_om_166() {
+    let world = World::start().await;
+    world
+        .create::<ConfigMap>(json!({ "metadata": { "name": "live" }, "data": { "pack.json": "not JSON" } }))
+        .await;
+    world
+        .create::<mainstay_resources::omnia::PromptPack>(json!({
+            "metadata": { "name": "live" },
+            "spec": {
+                "packName": "helpdesk", "version": "1.0.0",
+                "source": { "type": "live", "live": { "configMapRef": { "name": "live" } } },
+            },
+        }))
+        .await;
+    world.create::<Provider>(mock()).await;
+    world.create::<AgentRuntime>(agent()).await;
+    world
+        .until("helpdesk", |agent: &AgentRuntime| {
+            has(agent, "Ready", "False PromptPackInvalid") && phase(agent) == Some(Phase::Failed)
+        })
+        .await;
+    world
+        .merge::<ConfigMap>(
+            "live",
+            json!({ "data": { "pack.json": crate::world::content(&["get_order"]) } }),
+        )
+        .await;
+    world.until::<Deployment>("helpdesk", |_| true).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_pack_that_cannot_be_run_is_said_by_the_agent_om_561_om_565() {
     let world = World::start().await;
     running(&world, None).await;
