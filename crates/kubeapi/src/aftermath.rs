@@ -52,6 +52,8 @@ struct State {
     namespaces: BTreeSet<String>,
     definitions: BTreeSet<String>,
     terminating: HashSet<String>,
+    /// Definitions that are being removed, as `PLURAL.GROUP`.
+    dying_definitions: HashSet<String>,
     roles: bool,
     events: VecDeque<(Timestamp, Key, u64)>,
 }
@@ -127,8 +129,13 @@ impl Aftermath {
             "/serviceaccounts" if removed && &*key.name == "default" => {
                 state.namespaces.insert(key.namespace.to_string());
             }
-            "apiextensions.k8s.io/customresourcedefinitions" if dying && !removed => {
-                state.definitions.insert(key.name.to_string());
+            "apiextensions.k8s.io/customresourcedefinitions" => {
+                if removed {
+                    state.dying_definitions.remove(&*key.name);
+                } else if dying {
+                    state.dying_definitions.insert(key.name.to_string());
+                    state.definitions.insert(key.name.to_string());
+                }
             }
             CLUSTER_ROLES => state.roles = true,
             "/events" if !removed => {
@@ -136,6 +143,16 @@ impl Aftermath {
                 state.events.push_back((now, key.clone(), revision));
             }
             _ => {}
+        }
+        // An object that a finalizer held may have been the last that its definition waited for.
+        if removed
+            && !state.dying_definitions.is_empty()
+            && let Some((group, plural)) = key.resource.split_once('/')
+        {
+            let definition = format!("{plural}.{group}");
+            if state.dying_definitions.contains(&definition) {
+                state.definitions.insert(definition);
+            }
         }
         if removed && state.terminating.contains(&*key.namespace) {
             state.namespaces.insert(key.namespace.to_string());

@@ -168,6 +168,22 @@ async fn a_second_version_is_served_from_the_same_objects_ka_012() {
 }
 
 #[tokio::test]
+async fn a_definition_goes_with_the_last_object_that_a_finalizer_held_ka_012() {
+    let server = with_widgets().await;
+    let mut held = widget("held", json!({"size": 1}));
+    held["metadata"]["finalizers"] = json!(["example.com/hold"]);
+    server.post(WIDGETS, &held).await;
+    let path = format!("{DEFINITIONS}/widgets.example.com");
+    server.delete(&path, &Value::Null).await;
+    let widget = format!("{WIDGETS}/held");
+    let dying = |answer: &crate::harness::Answer| answer.json()["metadata"]["deletionTimestamp"].is_string();
+    server.until(&widget, WIDGETS, dying).await;
+    let released = server.merge(&widget, &json!({"metadata": {"finalizers": null}})).await;
+    assert_eq!(released.status, StatusCode::OK, "{}", released.message());
+    server.until(&path, DEFINITIONS, |answer| answer.status == StatusCode::NOT_FOUND).await;
+}
+
+#[tokio::test]
 async fn deleting_a_definition_deletes_its_objects_and_then_ends_watches_ka_012() {
     let server = with_widgets().await;
     server.post(WIDGETS, &widget("a", json!({"size": 1}))).await;
