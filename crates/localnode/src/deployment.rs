@@ -13,7 +13,7 @@ use std::time::Duration;
 use futures::StreamExt;
 use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
 use k8s_openapi::api::core::v1::Pod;
-use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
+use kube::api::{DeleteParams, Patch, Preconditions};
 use kube::runtime::controller::{Action as Next, Controller};
 use kube::runtime::{reflector::ObjectRef, watcher};
 use kube::{Api, Client, ResourceExt};
@@ -23,7 +23,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::error::ReconcileError;
 use crate::events::Events;
-use crate::owner;
+use crate::{owner, shutdown, writing};
 use plan::{Action, Plan, Seen};
 
 /// How long after a failure a Deployment is looked at again.
@@ -46,9 +46,10 @@ pub(crate) async fn run(client: Client, clock: SharedClock, events: Events, canc
     });
     let controller = Controller::new(deployments, watcher::Config::default());
     let store = controller.store();
+    let listed = controller.store();
     // An orphan that matches a selector is adopted, and a Pod of an old template that ends lets `Recreate` go on.
     let ended_pods = Api::<Pod>::all(client);
-    controller
+    let running = controller
         .owns(replica_sets, watcher::Config::default())
         .watches(ended_pods, watcher::Config::default(), move |pod: Pod| {
             let affected = store.state().into_iter().filter(|deployment| {
@@ -60,15 +61,15 @@ pub(crate) async fn run(client: Client, clock: SharedClock, events: Events, canc
                 .map(|deployment| ObjectRef::from_obj(&*deployment))
                 .collect::<Vec<_>>()
         })
-        .graceful_shutdown_on(cancellation.cancelled_owned())
+        .graceful_shutdown_on(cancellation.clone().cancelled_owned())
         .run(reconcile, retry, context)
         .for_each(|outcome| {
             if let Err(error) = outcome {
                 tracing::debug!(%error, "a Deployment is looked at again");
             }
             futures::future::ready(())
-        })
-        .await;
+        });
+    shutdown::ended(running, listed, cancellation).await;
 }
 
 fn retry(deployment: Arc<Deployment>, error: &ReconcileError, _context: Arc<Context>) -> Next {
@@ -130,7 +131,7 @@ async fn reconcile(cached: Arc<Deployment>, context: Arc<Context>) -> Result<Nex
                 .and_then(|status| status.collision_count);
         deployment.status = Some(status);
         deployments
-            .replace_status(&deployment.name_any(), &PostParams::default(), &deployment)
+            .replace_status(&deployment.name_any(), &writing::post(), &deployment)
             .await?;
         if collided {
             return Ok(Next::requeue(Duration::ZERO));
@@ -173,7 +174,7 @@ async fn owned_replica_sets(
             let patch = Patch::Merge(owner::adoption(&replica_set, &reference));
             owned.push(
                 replica_sets
-                    .patch(&replica_set.name_any(), &PatchParams::default(), &patch)
+                    .patch(&replica_set.name_any(), &writing::patch(), &patch)
                     .await?,
             );
         }
@@ -239,26 +240,24 @@ async fn act(
     replica_sets: &Api<ReplicaSet>,
 ) -> Result<Option<Changed>, ReconcileError> {
     match action {
-        Action::Create(replica_set) => {
-            match replica_sets.create(&PostParams::default(), &replica_set).await {
-                Ok(_) => {}
-                Err(kube::Error::Api(status)) if status.reason == "AlreadyExists" => {
-                    let uid = deployment.uid().unwrap_or_default();
-                    let existing = replica_sets.get_opt(&replica_set.name_any()).await?;
-                    let ours = existing.is_some_and(|existing| {
-                        owner::is_controlled_by(&existing, &uid)
-                            && deployment
-                                .spec
-                                .as_ref()
-                                .is_some_and(|spec| template::is_for(&existing, &spec.template))
-                    });
-                    if !ours {
-                        return Ok(Some(Changed::Collision));
-                    }
+        Action::Create(replica_set) => match replica_sets.create(&writing::post(), &replica_set).await {
+            Ok(_) => {}
+            Err(kube::Error::Api(status)) if status.reason == "AlreadyExists" => {
+                let uid = deployment.uid().unwrap_or_default();
+                let existing = replica_sets.get_opt(&replica_set.name_any()).await?;
+                let ours = existing.is_some_and(|existing| {
+                    owner::is_controlled_by(&existing, &uid)
+                        && deployment
+                            .spec
+                            .as_ref()
+                            .is_some_and(|spec| template::is_for(&existing, &spec.template))
+                });
+                if !ours {
+                    return Ok(Some(Changed::Collision));
                 }
-                Err(error) => return Err(error.into()),
             }
-        }
+            Err(error) => return Err(error.into()),
+        },
         Action::Update {
             name,
             replicas,
@@ -267,7 +266,7 @@ async fn act(
             let patch =
                 json!({ "metadata": { "annotations": annotations }, "spec": { "replicas": replicas } });
             replica_sets
-                .patch(&name, &PatchParams::default(), &Patch::Merge(patch))
+                .patch(&name, &writing::patch(), &Patch::Merge(patch))
                 .await?;
         }
         Action::SetRevision(revision) => {
@@ -276,11 +275,7 @@ async fn act(
                 "annotations": { template::REVISION: revision.to_string() },
             } });
             let patched = deployments
-                .patch(
-                    &deployment.name_any(),
-                    &PatchParams::default(),
-                    &Patch::Merge(patch),
-                )
+                .patch(&deployment.name_any(), &writing::patch(), &Patch::Merge(patch))
                 .await?;
             return Ok(Some(Changed::Deployment(Box::new(patched))));
         }

@@ -4,11 +4,13 @@ use k8s_openapi::{
     api::core::v1::{Event, EventSource, ObjectReference},
     apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time},
 };
-use kube::{Api, Client, Resource, ResourceExt, api::PostParams};
+use kube::{Api, Client, Resource, ResourceExt};
 use mainstay_telemetry::{clock::SharedClock, random::SharedRandom};
 
+use crate::{FIELD_MANAGER, writing};
+
 /// Who reports.
-const COMPONENT: &str = "mainstay-localnode";
+const COMPONENT: &str = FIELD_MANAGER;
 
 /// Writes Events. A lost Event is logged and loses nothing else.
 #[derive(Clone)]
@@ -63,7 +65,7 @@ impl Events {
             ..Event::default()
         };
         let events: Api<Event> = Api::namespaced(self.client.clone(), &namespace);
-        if let Err(error) = events.create(&PostParams::default(), &event).await {
+        if let Err(error) = events.create(&writing::post(), &event).await {
             tracing::warn!(object = about.name_any(), namespace, reason, %error, "an Event could not be written");
         }
     }

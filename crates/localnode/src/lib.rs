@@ -27,6 +27,8 @@ pub mod pods;
 mod replica_set;
 mod scheduler;
 pub mod services;
+mod shutdown;
+mod writing;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -50,6 +52,9 @@ use services::Services;
 
 /// The name of the one Node.
 pub const NODE: &str = "mainstay";
+
+/// The field manager of everything that is written here.
+pub const FIELD_MANAGER: &str = "mainstay-localnode";
 
 /// How long the Pods may take to end when the process does, unless it is set.
 const DRAIN: Duration = Duration::from_secs(10);

@@ -3,7 +3,7 @@
 //!
 //! One watch brings the Pods; each has a task of its own (`pod.rs`), so that one that waits or fails holds up no other.
 //! `image.rs` says what can run here, `objects.rs`, `environment.rs`, `volumes.rs` and `mount.rs` fill a container's
-//! surroundings, `container.rs` runs it, `status.rs` says how it is.
+//! surroundings, `container.rs` runs it, `status.rs` says how it is, `registration.rs` keeps the Node object.
 
 mod back_off;
 mod container;
@@ -12,6 +12,7 @@ mod image;
 mod mount;
 mod objects;
 mod pod;
+mod registration;
 mod status;
 mod volumes;
 
@@ -143,6 +144,10 @@ impl Node {
         // Ends after the Pods: they may still need what they mount.
         let watching = CancellationToken::new();
         let objects = task::spawn("pod-objects", objects.run(watching.clone()));
+        let registration = task::spawn(
+            "node-object",
+            registration::run(shared.client.clone(), Arc::clone(&shared.clock), watching.clone()),
+        );
         let mut pods: BTreeMap<String, Running> = BTreeMap::new();
         let config = watcher::Config::default().fields(&format!("spec.nodeName={NODE}"));
         let mut stream = Box::pin(watcher(Api::<Pod>::all(shared.client.clone()), config).default_backoff());
@@ -180,8 +185,8 @@ impl Node {
         }
         drain(pods, shared.drain).await;
         watching.cancel();
-        // Its only way to fail is a panic, which is logged where it happened.
-        let _ = objects.await;
+        // Their only way to fail is a panic, which is logged where it happened.
+        let _ = futures::future::join(objects, registration).await;
     }
 }
 

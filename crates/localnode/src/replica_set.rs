@@ -12,7 +12,7 @@ use futures::{StreamExt, TryStreamExt};
 use k8s_openapi::api::apps::v1::{ReplicaSet, ReplicaSetCondition};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
+use kube::api::{DeleteParams, Patch, Preconditions};
 use kube::runtime::controller::{Action as Next, Controller};
 use kube::runtime::{reflector::ObjectRef, watcher};
 use kube::{Api, Client, ResourceExt};
@@ -22,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::error::ReconcileError;
 use crate::events::Events;
-use crate::owner;
+use crate::{owner, shutdown, writing};
 
 /// How long after a failure a ReplicaSet is looked at again.
 const RETRY: Duration = Duration::from_secs(1);
@@ -46,9 +46,10 @@ pub(crate) async fn run(client: Client, clock: SharedClock, events: Events, canc
     let pods = Api::<Pod>::all(client.clone());
     let controller = Controller::new(replica_sets, watcher::Config::default());
     let store = controller.store();
+    let listed = controller.store();
     let strays = Strays::default();
     let found = Arc::clone(&strays);
-    controller
+    let running = controller
         .watches(pods, watcher::Config::default(), move |pod: Pod| {
             // A Pod concerns its controller; an orphan, whoever selects it.
             if let Some(reference) = owner::controller_of(&pod) {
@@ -79,7 +80,7 @@ pub(crate) async fn run(client: Client, clock: SharedClock, events: Events, canc
                 .map(|replica_set| ObjectRef::from_obj(&**replica_set))
                 .collect()
         })
-        .graceful_shutdown_on(cancellation.cancelled_owned())
+        .graceful_shutdown_on(cancellation.clone().cancelled_owned())
         .run(
             reconcile,
             retry,
@@ -95,8 +96,8 @@ pub(crate) async fn run(client: Client, clock: SharedClock, events: Events, canc
                 tracing::debug!(%error, "a ReplicaSet is looked at again");
             }
             futures::future::ready(())
-        })
-        .await;
+        });
+    shutdown::ended(running, listed, cancellation).await;
 }
 
 fn retry(replica_set: Arc<ReplicaSet>, error: &ReconcileError, _context: Arc<Context>) -> Next {
@@ -125,7 +126,7 @@ async fn reconcile(cached: Arc<ReplicaSet>, context: Arc<Context>) -> Result<Nex
     if replica_set.status.as_ref() != Some(&plan.status) {
         replica_set.status = Some(plan.status);
         replica_sets
-            .replace_status(&replica_set.name_any(), &PostParams::default(), &replica_set)
+            .replace_status(&replica_set.name_any(), &writing::post(), &replica_set)
             .await?;
     }
     failure?;
@@ -161,8 +162,7 @@ async fn release_strays(
             let mut references = pod.owner_references().to_vec();
             references.retain(|reference| reference.uid != uid);
             let patch = json!({ "metadata": { "uid": pod.uid(), "ownerReferences": references } });
-            pods.patch(&name, &PatchParams::default(), &Patch::Merge(patch))
-                .await?;
+            pods.patch(&name, &writing::patch(), &Patch::Merge(patch)).await?;
         }
     }
     Ok(())
@@ -190,10 +190,7 @@ async fn owned_pods(replica_set: &ReplicaSet, pods: &Api<Pod>) -> Result<Vec<Pod
             && let Some(reference) = owner::controller_reference(replica_set)
         {
             let patch = Patch::Merge(owner::adoption(&pod, &reference));
-            owned.push(
-                pods.patch(&pod.name_any(), &PatchParams::default(), &patch)
-                    .await?,
-            );
+            owned.push(pods.patch(&pod.name_any(), &writing::patch(), &patch).await?);
         }
     }
     Ok(owned)
@@ -209,7 +206,7 @@ async fn carry_out(
         && let Some(pod) = plan::pod_of(replica_set)
     {
         let make = || async {
-            let made = pods.create(&PostParams::default(), &pod).await?;
+            let made = pods.create(&writing::post(), &pod).await?;
             events
                 .normal(
                     replica_set,

@@ -5,12 +5,12 @@ use std::time::Duration;
 use futures::StreamExt;
 use k8s_openapi::api::core::v1::{Binding, ObjectReference, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Status};
-use kube::api::PostParams;
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Client, ResourceExt};
 use tokio_util::sync::CancellationToken;
 
 use crate::events::Events;
+use crate::writing;
 
 /// Waits between attempts to bind one Pod.
 const RETRIES: [Duration; 4] = [
@@ -98,7 +98,7 @@ async fn bind(client: &Client, pod: &Pod, node: &str) -> kube::Result<()> {
             ..ObjectReference::default()
         },
     };
-    pods.create_subresource::<Binding, Status>("binding", &pod.name_any(), &PostParams::default(), &binding)
+    pods.create_subresource::<Binding, Status>("binding", &pod.name_any(), &writing::post(), &binding)
         .await?;
     Ok(())
 }

@@ -11,12 +11,13 @@ use std::time::Duration;
 use cluster::world::{World, is_ready, waiting_reason};
 use futures::StreamExt;
 use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
-use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret, Service};
+use k8s_openapi::api::core::v1::{ConfigMap, Event, Node, Pod, Secret, Service};
 use kube::ResourceExt;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
+use kube::runtime::{WatchStreamExt, watcher};
 use mainstay_localnode::logs::LogQuery;
 use mainstay_localnode::pods::Facade;
-use mainstay_localnode::{BackOffOptions, Parts};
+use mainstay_localnode::{BackOffOptions, FIELD_MANAGER, Parts};
 use mainstay_workload::{Resolution, ServiceResolver};
 use serde_json::{Value, json};
 use tower::ServiceExt;
@@ -557,4 +558,181 @@ fn restarts(pod: &Pod) -> i32 {
         .map(|status| status.restart_count)
         .max()
         .unwrap_or(0)
+}
+
+/// The Node as soon as it is as it should be.
+async fn node_that(world: &World, holds: impl Fn(&Node) -> bool) -> Node {
+    let stream = watcher(world.cluster_api::<Node>(), watcher::Config::default()).applied_objects();
+    let mut stream = Box::pin(stream);
+    world
+        .within(async {
+            loop {
+                let node = stream.next().await.unwrap().unwrap();
+                if holds(&node) {
+                    return node;
+                }
+            }
+        })
+        .await
+}
+
+#[tokio::test]
+async fn the_node_is_there_and_comes_back_when_it_is_deleted_or_spoiled() {
+    let is_whole = |node: &Node| {
+        let status = node.status.clone().unwrap_or_default();
+        let ready = status.conditions.iter().flatten();
+        let mut ready = ready.filter(|condition| condition.type_ == "Ready" && condition.status == "True");
+        ready.next().is_some()
+            && status
+                .capacity
+                .is_some_and(|capacity| capacity.contains_key("cpu"))
+    };
+    let world = World::start().await;
+    let node = node_that(&world, is_whole).await;
+    assert_eq!(node.name_any(), "mainstay");
+    let status = node.status.clone().unwrap();
+    assert_eq!(status.allocatable, status.capacity);
+    let addresses = status.addresses.unwrap();
+    assert_eq!(
+        (addresses[0].type_.as_str(), addresses[0].address.as_str()),
+        ("InternalIP", "127.0.0.1")
+    );
+    let nodes = world.cluster_api::<Node>();
+    nodes.delete("mainstay", &DeleteParams::default()).await.unwrap();
+    let again = node_that(&world, is_whole).await;
+    assert_ne!(again.uid(), node.uid());
+    let spoil = json!({ "status": { "conditions": [{ "type": "Ready", "status": "False" }] } });
+    nodes
+        .patch_status("mainstay", &PatchParams::default(), &Patch::Strategic(spoil))
+        .await
+        .unwrap();
+    node_that(&world, is_whole).await;
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn whatever_is_written_here_is_signed() {
+    let world = World::start().await;
+    node_that(&world, |node| node.status.is_some()).await;
+    world
+        .create::<Deployment>(deployment("orders", 1, container("echo")))
+        .await;
+    let complete = world.until::<Deployment>("orders", is_complete).await;
+    let of = |metadata: &k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta| -> Vec<String> {
+        let fields = metadata.managed_fields.iter().flatten();
+        fields.filter_map(|entry| entry.manager.clone()).collect()
+    };
+    let replica_sets = world
+        .api::<ReplicaSet>()
+        .list(&ListParams::default())
+        .await
+        .unwrap();
+    let events = world.api::<Event>().list(&ListParams::default()).await.unwrap();
+    let node = world.cluster_api::<Node>().get("mainstay").await.unwrap();
+    let written = [
+        of(&replica_sets.items[0].metadata),
+        of(&node.metadata),
+        of(&events.items[0].metadata),
+        of(&world.pods("orders").await[0].metadata),
+    ];
+    for managers in written {
+        assert!(
+            !managers.is_empty() && managers.iter().all(|name| name == FIELD_MANAGER),
+            "{managers:?}"
+        );
+    }
+    // The test's own creation is not signed; the status is.
+    assert!(of(&complete.metadata).contains(&FIELD_MANAGER.to_owned()));
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn init_containers_run_to_completion_in_order_and_then_the_pod_starts() {
+    let world = World::start().await;
+    let init = |name: &str| json!({ "name": name, "image": "mainstay", "args": ["complete", "$(STEP)"], "env": [{ "name": "STEP", "value": name }] });
+    let mut prepared = pod("prepared", container("echo"));
+    prepared["spec"]["initContainers"] = json!([init("first"), init("second")]);
+    world.create::<Pod>(prepared).await;
+    let ready = world.until::<Pod>("prepared", is_ready).await;
+    assert_eq!(
+        world.events(),
+        ["prepared completed first", "prepared completed second"]
+    );
+    let statuses = ready.status.unwrap().init_container_statuses.unwrap();
+    let codes: Vec<i32> = statuses
+        .iter()
+        .map(|status| status.state.clone().unwrap().terminated.unwrap().exit_code)
+        .collect();
+    assert_eq!(codes, [0, 0]);
+    // The next process does not run them again.
+    let world = world.restart().await;
+    world
+        .until::<Pod>("prepared", |pod| {
+            let statuses = pod
+                .status
+                .as_ref()
+                .and_then(|status| status.container_statuses.clone());
+            is_ready(pod) && statuses.is_some_and(|statuses| statuses[0].restart_count == 1)
+        })
+        .await;
+    let completed = world
+        .events()
+        .iter()
+        .filter(|event| event.contains("completed"))
+        .count();
+    assert_eq!(completed, 2);
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn an_init_container_that_fails_keeps_the_pod_from_starting_and_sidecars_are_refused_with_a_reason() {
+    let world = World::start().await;
+    let mut failing = pod("failing", container("complete"));
+    failing["spec"]["initContainers"] = json!([{ "name": "first", "image": "mainstay", "args": ["fail"] }]);
+    let mut final_failure = failing.clone();
+    final_failure["metadata"]["name"] = json!("final");
+    final_failure["spec"]["restartPolicy"] = json!("Never");
+    let mut sidecar = failing.clone();
+    sidecar["metadata"]["name"] = json!("sidecar");
+    sidecar["spec"]["initContainers"][0]["restartPolicy"] = json!("Always");
+    for object in [failing, final_failure, sidecar] {
+        world.create::<Pod>(object).await;
+    }
+    let failing = world
+        .until::<Pod>("failing", |pod| {
+            let statuses = pod
+                .status
+                .as_ref()
+                .and_then(|status| status.init_container_statuses.clone());
+            statuses.is_some_and(|statuses| statuses[0].restart_count > 0)
+        })
+        .await;
+    assert_eq!(failing.status.unwrap().phase.as_deref(), Some("Pending"));
+    world
+        .until::<Pod>("final", |pod| {
+            pod.status.as_ref().and_then(|status| status.phase.as_deref()) == Some("Failed")
+        })
+        .await;
+    world
+        .until::<Pod>("sidecar", |pod| {
+            waiting_reason(pod).is_some_and(|(reason, message)| {
+                reason == "SidecarNotSupported" && message.contains("\"first\"")
+            })
+        })
+        .await;
+    assert!(
+        world.events().is_empty(),
+        "the main container ran: {:?}",
+        world.events()
+    );
+    world.stop().await;
+}
+
+/// SIGTERM in the first moments of a process: the API has not answered a single list, and never will.
+#[tokio::test]
+async fn a_node_that_is_told_to_end_before_its_first_list_ends() {
+    let silent = tower::service_fn(|_: axum::http::Request<kube::client::Body>| {
+        std::future::pending::<Result<axum::http::Response<kube::client::Body>, std::convert::Infallible>>()
+    });
+    cluster::world::ends_when_cancelled(kube::Client::new(silent, "default")).await;
 }

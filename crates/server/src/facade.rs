@@ -7,6 +7,7 @@ mod connection;
 mod frame;
 mod intake;
 mod presenter;
+mod violation;
 mod writer;
 
 use std::sync::Arc;

@@ -1,6 +1,6 @@
 //! Which containers this program runs itself. Contract "What a workload sees".
 
-use k8s_openapi::api::core::v1::{Container, Pod};
+use k8s_openapi::api::core::v1::{Container, Pod, PodSpec};
 use mainstay_workload::Roles;
 
 /// The last part of our image's name.
@@ -24,15 +24,18 @@ pub(crate) enum Unrunnable {
     },
     #[error("container {container:?} names no role: its first argument must be one of: {known}")]
     NoRole { container: String, known: String },
-    #[error("init container {container:?}: no container engine is configured, and init containers need one")]
-    InitContainer { container: String },
+    #[error(
+        "init container {container:?} has restartPolicy Always: sidecars do not run here; make it one of the Pod's containers"
+    )]
+    Sidecar { container: String },
 }
 
 impl Unrunnable {
     /// The reason in the Pod's conditions and container states.
     pub(crate) fn reason(&self) -> &'static str {
         match self {
-            Self::Foreign { .. } | Self::InitContainer { .. } => "NoContainerEngine",
+            Self::Foreign { .. } => "NoContainerEngine",
+            Self::Sidecar { .. } => "SidecarNotSupported",
             Self::UnknownRole { .. } | Self::NoRole { .. } => "UnknownRole",
         }
     }
@@ -55,7 +58,7 @@ pub(crate) fn words(container: &Container) -> Vec<String> {
 pub(crate) fn check(pod: &Pod, roles: &Roles) -> Result<(), Unrunnable> {
     let Some(spec) = &pod.spec else { return Ok(()) };
     let known = || roles.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
-    for container in &spec.containers {
+    for container in containers(spec) {
         let image = container.image.clone().unwrap_or_default();
         let name = container.name.clone();
         if !is_own(&image) {
@@ -81,12 +84,22 @@ pub(crate) fn check(pod: &Pod, roles: &Roles) -> Result<(), Unrunnable> {
             Some(_) => {}
         }
     }
-    match spec.init_containers.iter().flatten().next() {
-        Some(init) => Err(Unrunnable::InitContainer {
-            container: init.name.clone(),
+    let mut sidecars = spec
+        .init_containers
+        .iter()
+        .flatten()
+        .filter(|init| init.restart_policy.as_deref() == Some("Always"));
+    match sidecars.next() {
+        Some(sidecar) => Err(Unrunnable::Sidecar {
+            container: sidecar.name.clone(),
         }),
         None => Ok(()),
     }
+}
+
+/// All containers of a Pod in the order in which they start: init containers one after another, then the others.
+pub(crate) fn containers(spec: &PodSpec) -> impl Iterator<Item = &Container> {
+    spec.init_containers.iter().flatten().chain(&spec.containers)
 }
 
 #[cfg(test)]

@@ -11,6 +11,8 @@ use kube::{Api, Client, Resource, ResourceExt};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
+use super::image;
+
 /// Names an object that a Pod refers to, in the Pod's namespace.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Reference {
@@ -54,7 +56,7 @@ pub(crate) fn references(pod: &Pod) -> BTreeSet<Reference> {
     let mut map = |name: &str| {
         found.insert(Reference::ConfigMap(name.to_owned()));
     };
-    for container in &spec.containers {
+    for container in image::containers(spec) {
         for source in container.env_from.iter().flatten() {
             if let Some(reference) = &source.config_map_ref {
                 map(&reference.name);
@@ -87,7 +89,7 @@ pub(crate) fn references(pod: &Pod) -> BTreeSet<Reference> {
     let mut secret = |name: &str| {
         found.insert(Reference::Secret(name.to_owned()));
     };
-    for container in &spec.containers {
+    for container in image::containers(spec) {
         for source in container.env_from.iter().flatten() {
             if let Some(reference) = &source.secret_ref {
                 secret(&reference.name);

@@ -28,7 +28,7 @@ use super::mount::PodFiles;
 use super::objects::{self, Reference};
 use super::status::{Ended, State};
 use crate::pods::DeclaredPort;
-use runtime::{ContainerRuntime, Start, containers_of, declared_ports};
+use runtime::{ContainerRuntime, Start, containers_of, declared_ports, may_start, restarts};
 
 /// Events of a Pod's containers that may wait; more make a container's report wait, not the container.
 const EVENTS: usize = 64;
@@ -158,13 +158,11 @@ impl Worker {
     }
 
     async fn wait(&mut self) -> Wake {
-        let starts = self
-            .containers
-            .iter()
-            .filter_map(|container| match container.start {
-                Some(Start::At(at)) => Some(at),
-                Some(Start::OnChange) | None => None,
-            });
+        let startable = (0..self.containers.len()).filter(|index| may_start(&self.containers, *index));
+        let starts = startable.filter_map(|index| match self.containers[index].start {
+            Some(Start::At(at)) => Some(at),
+            Some(Start::OnChange) | None => None,
+        });
         let due = starts.chain(self.retry_at).min();
         let timer = async {
             match due {
@@ -245,12 +243,7 @@ impl Worker {
                     finished_at: Some(now),
                 };
                 self.shared.pods.forget_container(&self.uid, &runtime.name);
-                let restarts = match policy.as_deref() {
-                    Some("Never") => false,
-                    Some("OnFailure") => exit_code != 0,
-                    _ => true,
-                };
-                if !restarts {
+                if !restarts(policy.as_deref(), runtime.init, exit_code) {
                     runtime.state = State::Terminated(ended);
                     return;
                 }

@@ -38,20 +38,20 @@ pub(super) enum State {
 pub(super) struct ContainerView<'a> {
     pub(super) name: &'a str,
     pub(super) image: &'a str,
+    pub(super) init: bool,
     pub(super) state: &'a State,
     pub(super) last: Option<&'a Ended>,
     pub(super) restarts: i32,
 }
 
 impl ContainerView<'_> {
+    /// Serves, or for an init container: has completed.
     fn is_ready(&self) -> bool {
-        matches!(
-            self.state,
-            State::Running {
-                readiness: ReadinessState::Ready,
-                ..
-            }
-        )
+        match self.state {
+            State::Running { readiness, .. } => !self.init && *readiness == ReadinessState::Ready,
+            State::Terminated(ended) => self.init && ended.exit_code == 0,
+            State::Waiting { .. } => false,
+        }
     }
 
     /// Runs, or ran and will run again.
@@ -69,12 +69,11 @@ pub(super) fn status(
 ) -> Value {
     let before = pod.status.clone().unwrap_or_default();
     let conditions = before.conditions.clone().unwrap_or_default();
-    let not_ready: Vec<&str> = containers
-        .iter()
-        .filter(|container| !container.is_ready())
-        .map(|container| container.name)
-        .collect();
-    let containers_ready = not_ready.is_empty() && !containers.is_empty();
+    let (inits, own): (Vec<ContainerView<'_>>, Vec<ContainerView<'_>>) =
+        containers.iter().cloned().partition(|container| container.init);
+    let not_ready = unready(&own);
+    let incomplete = unready(&inits);
+    let containers_ready = not_ready.is_empty() && !own.is_empty();
     let (reason, message) = match blocked {
         Some(blocked) => (Some(blocked.reason().to_owned()), Some(blocked.to_string())),
         None if containers_ready => (None, None),
@@ -111,8 +110,19 @@ pub(super) fn status(
             "lastTransitionTime": transition(&conditions, type_, status, now),
         })
     };
-    let phase = phase(pod, containers);
-    json!({
+    let phase = phase(pod, &inits, &own);
+    let (init_reason, init_message) = if incomplete.is_empty() {
+        (None, None)
+    } else {
+        (
+            Some("ContainersNotInitialized".to_owned()),
+            Some(format!(
+                "containers with incomplete status: [{}]",
+                incomplete.join(" ")
+            )),
+        )
+    };
+    let mut status = json!({
         "phase": phase,
         "hostIP": ADDRESS,
         "podIP": ADDRESS,
@@ -122,12 +132,21 @@ pub(super) fn status(
         "message": blocked.map(ToString::to_string),
         "conditions": [
             condition("PodScheduled", true, None, None),
-            condition("Initialized", true, None, None),
+            condition("Initialized", incomplete.is_empty(), init_reason, init_message),
             condition("ContainersReady", containers_ready, reason, message),
             condition("Ready", ready, ready_reason, ready_message),
         ],
-        "containerStatuses": containers.iter().map(container_status).collect::<Vec<_>>(),
-    })
+        "containerStatuses": own.iter().map(container_status).collect::<Vec<_>>(),
+    });
+    if !inits.is_empty() {
+        status["initContainerStatuses"] = inits.iter().map(container_status).collect();
+    }
+    status
+}
+
+fn unready<'a>(containers: &[ContainerView<'a>]) -> Vec<&'a str> {
+    let unready = containers.iter().filter(|container| !container.is_ready());
+    unready.map(|container| container.name).collect()
 }
 
 fn explain(containers: &[ContainerView<'_>], not_ready: &[&str]) -> String {
@@ -162,7 +181,14 @@ fn transition(conditions: &[PodCondition], type_: &str, status: bool, now: Times
         .unwrap_or(Time(now))
 }
 
-fn phase(pod: &Pod, containers: &[ContainerView<'_>]) -> &'static str {
+fn phase(pod: &Pod, inits: &[ContainerView<'_>], containers: &[ContainerView<'_>]) -> &'static str {
+    let failed = |init: &ContainerView<'_>| matches!(init.state, State::Terminated(_)) && !init.is_ready();
+    if inits.iter().any(failed) {
+        return "Failed";
+    }
+    if !inits.iter().all(ContainerView::is_ready) {
+        return "Pending";
+    }
     let ended: Vec<&Ended> = containers
         .iter()
         .filter_map(|container| match container.state {
@@ -245,6 +271,7 @@ mod tests {
         ContainerView {
             name,
             image: "mainstay",
+            init: false,
             state,
             last,
             restarts: 0,
@@ -373,6 +400,40 @@ mod tests {
             status["containerStatuses"][0]["state"]["waiting"]["reason"],
             "NoContainerEngine"
         );
+    }
+
+    #[test]
+    fn init_containers_hold_the_pod_back_and_one_that_fails_for_good_fails_it() {
+        let init = |name, state| ContainerView {
+            init: true,
+            ..view(name, state, None)
+        };
+        let waiting = State::Waiting {
+            reason: "PodInitializing".into(),
+            message: None,
+        };
+        let (good, bad) = (State::Terminated(ended(0)), State::Terminated(ended(3)));
+        let ready = running(ReadinessState::Ready);
+        let of = |views: &[ContainerView<'_>]| status(&pod(json!({})), views, None, at(5));
+        let held = of(&[
+            init("first", &good),
+            init("second", &ready),
+            view("main", &waiting, None),
+        ]);
+        assert_eq!(held["phase"], "Pending");
+        assert_eq!(condition(&held, "Initialized")["status"], "False");
+        assert_eq!(
+            condition(&held, "Initialized")["message"],
+            "containers with incomplete status: [second]"
+        );
+        assert_eq!(held["initContainerStatuses"][0]["ready"], true);
+        assert_eq!(held["containerStatuses"].as_array().unwrap().len(), 1);
+        let done = of(&[init("first", &good), view("main", &ready, None)]);
+        assert_eq!(done["phase"], "Running");
+        assert_eq!(condition(&done, "Initialized")["status"], "True");
+        assert_eq!(condition(&done, "Ready")["status"], "True");
+        let failed = of(&[init("first", &bad), view("main", &waiting, None)]);
+        assert_eq!(failed["phase"], "Failed");
     }
 
     #[test]

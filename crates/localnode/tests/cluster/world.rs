@@ -7,8 +7,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use axum::extract::{Path as UrlPath, State};
 use axum::routing::get;
-use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::core::v1::{Pod, Service};
+use k8s_openapi::{ClusterResourceScope, NamespaceResourceScope};
 use kube::api::{ListParams, PostParams};
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Client, Resource};
@@ -160,6 +160,13 @@ impl World {
         K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
     {
         Api::namespaced(self.client.clone(), "default")
+    }
+
+    pub(crate) fn cluster_api<K>(&self) -> Api<K>
+    where
+        K: Resource<DynamicType = (), Scope = ClusterResourceScope>,
+    {
+        Api::all(self.client.clone())
     }
 
     pub(crate) async fn create<K>(&self, object: Value) -> K
@@ -341,7 +348,14 @@ impl Role for TestRole {
                 return Err(RoleError::new("file /etc/x has no field y"));
             }
             "panic" => panic!("on purpose"),
-            "complete" => return Ok(()),
+            "complete" => {
+                self.shared
+                    .events
+                    .lock()
+                    .unwrap()
+                    .push(format!("{pod} completed {}", context.arguments.join(" ")));
+                return Ok(());
+            }
             "stubborn" => {
                 context.readiness.ready();
                 std::future::pending::<()>().await;
@@ -408,4 +422,37 @@ async fn file(State(context): State<WorkloadContext>, UrlPath(path): UrlPath<Str
         .files
         .read_to_string(&format!("/{path}"))
         .unwrap_or_else(|error| error.to_string())
+}
+
+/// Runs a local node on the client and tells it to end at once.
+pub(crate) async fn ends_when_cancelled(client: Client) {
+    struct Same(Client);
+    impl Clients for Same {
+        fn client(&self, _: &str, _: &str) -> Client {
+            self.0.clone()
+        }
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let node = LocalNode::new(LocalNodeOptions {
+        client: client.clone(),
+        clients: Arc::new(Same(client)),
+        roles: Roles::new(),
+        pods_directory: folder.path().join("pods"),
+        logs_directory: folder.path().join("logs"),
+        host_environment: std::collections::BTreeMap::new(),
+        clock: clock::system(),
+        random: random::system(),
+        parts: Parts::default(),
+    });
+    let stop = CancellationToken::new();
+    let running = task::spawn("local-node", node.run(stop.clone()));
+    // The parts have asked the API and wait for it.
+    for _ in 0..100 {
+        tokio::task::yield_now().await;
+    }
+    stop.cancel();
+    tokio::time::timeout(DEADLINE, running)
+        .await
+        .expect("it ends")
+        .unwrap();
 }

@@ -19,8 +19,8 @@ use uuid::Uuid;
 use super::frame::{self, Capabilities, ClientFrame, Connected, ErrorBody, ErrorCode, ServerFrame};
 use super::intake::{Rate, text_of};
 use super::presenter::Presenter;
-use super::writer::{Ended, FAILED, FAREWELL, GOING_AWAY, TOO_BIG, Unwritable, Writer};
-use super::{Facade, frame::IncomingMessage as MessageFrame};
+use super::writer::{Ended, FAILED, FAREWELL, GOING_AWAY, Unwritable, Writer};
+use super::{Facade, frame::IncomingMessage as MessageFrame, violation};
 
 /// What a client asked for when it connected.
 #[derive(Debug, Clone)]
@@ -322,11 +322,11 @@ impl Connection<'_> {
             None => Err(End::Gone),
             Some(Err(error)) => {
                 tracing::debug!(session = self.view.session_id, %error, "a connection broke off");
-                // The usual cause that a client can mend is a message over the limit.
-                let limit = self.facade.options.limits.message_bytes;
-                let text = format!("the frame cannot be read; messages may have up to {limit} bytes");
-                self.complain(ErrorCode::InvalidMessage, text).await?;
-                Err(End::Goodbye(TOO_BIG))
+                let Some(violation) = violation::of(error, self.facade.options.limits.message_bytes) else {
+                    return Err(End::Gone);
+                };
+                self.complain(ErrorCode::InvalidMessage, violation.text).await?;
+                Err(End::Goodbye(violation.goodbye))
             }
             Some(Ok(Message::Text(text))) => self.text(text.as_str()).await,
             Some(Ok(Message::Binary(_))) => {

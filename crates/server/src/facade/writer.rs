@@ -91,7 +91,5 @@ async fn drain(
 pub(super) const GOING_AWAY: (u16, &str) = (close_code::AWAY, "the agent is ending");
 /// A failure on this side.
 pub(super) const FAILED: (u16, &str) = (close_code::ERROR, "the session cannot be read");
-/// A message over the limit.
-pub(super) const TOO_BIG: (u16, &str) = (close_code::SIZE, "the message is too large");
 /// The client asked for the end.
 pub(super) const FAREWELL: (u16, &str) = (close_code::NORMAL, "");

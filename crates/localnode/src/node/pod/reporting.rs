@@ -1,7 +1,7 @@
 //! Saying how a Pod is: its status, its Events, and what the front door and the connector know of it.
 
 use k8s_openapi::api::core::v1::Pod;
-use kube::api::{Patch, PatchParams};
+use kube::api::Patch;
 use kube::{Api, ResourceExt};
 use mainstay_workload::ReadinessState;
 use serde_json::{Value, json};
@@ -10,6 +10,7 @@ use tokio::time::Instant;
 use super::{Notice, RETRY, Worker};
 use crate::node::status::{self, ContainerView, State};
 use crate::pods::PodDescription;
+use crate::writing;
 
 impl Worker {
     /// Tells others what the Pod is and whether it serves.
@@ -17,6 +18,9 @@ impl Worker {
         let dying = self.pod.metadata.deletion_timestamp.is_some();
         let mut waits = String::new();
         for container in &self.containers {
+            if container.init && container.is_complete() {
+                continue;
+            }
             let why = match &container.state {
                 State::Running {
                     readiness: ReadinessState::Ready,
@@ -30,6 +34,10 @@ impl Worker {
                 State::Terminated(ended) => ended.message.clone().unwrap_or_else(|| ended.reason.clone()),
             };
             waits = format!("container {}: {why}", container.name);
+            if container.init {
+                // The others wait for this one.
+                break;
+            }
         }
         if dying {
             waits = "it is about to end".to_owned();
@@ -82,6 +90,7 @@ impl Worker {
             .map(|container| ContainerView {
                 name: &container.name,
                 image: &container.image,
+                init: container.init,
                 state: &container.state,
                 last: container.last.as_ref(),
                 restarts: container.restarts,
@@ -100,11 +109,7 @@ impl Worker {
         let patch = json!({ "metadata": { "uid": self.uid }, "status": status });
         match self
             .api()
-            .patch_status(
-                &self.pod.name_any(),
-                &PatchParams::default(),
-                &Patch::Strategic(patch),
-            )
+            .patch_status(&self.pod.name_any(), &writing::patch(), &Patch::Strategic(patch))
             .await
         {
             Ok(_) => self.published = Some(status),

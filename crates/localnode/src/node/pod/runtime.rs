@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use k8s_openapi::api::core::v1::{Container, ContainerStateTerminated, Pod};
+use k8s_openapi::api::core::v1::{ContainerStateTerminated, Pod};
 use tokio::time::Instant;
 
 use crate::logs::RunLog;
 use crate::node::back_off::BackOff;
 use crate::node::container::Run;
+use crate::node::image;
 use crate::node::status::{Ended, State};
 use crate::pods::DeclaredPort;
 
@@ -15,6 +16,8 @@ use crate::pods::DeclaredPort;
 pub(super) struct ContainerRuntime {
     pub(super) name: String,
     pub(super) image: String,
+    /// Runs to its end before the next one starts.
+    pub(super) init: bool,
     pub(super) state: State,
     pub(super) last: Option<Ended>,
     pub(super) restarts: i32,
@@ -24,6 +27,31 @@ pub(super) struct ContainerRuntime {
     /// When it may start; `None` while it runs and after it ended for good.
     pub(super) start: Option<Start>,
     pub(super) begun: bool,
+}
+
+impl ContainerRuntime {
+    /// Ended well, as an init container does before the next one starts.
+    pub(super) fn is_complete(&self) -> bool {
+        matches!(&self.state, State::Terminated(ended) if ended.exit_code == 0)
+    }
+}
+
+/// Whether the container at `index` may start: every init container before it has completed.
+pub(super) fn may_start(containers: &[ContainerRuntime], index: usize) -> bool {
+    containers
+        .iter()
+        .take(index)
+        .filter(|container| container.init)
+        .all(ContainerRuntime::is_complete)
+}
+
+/// Whether a container that ended with `exit_code` runs again under the Pod's restart policy.
+pub(super) fn restarts(policy: Option<&str>, init: bool, exit_code: i32) -> bool {
+    match policy {
+        Some("Never") => false,
+        Some("OnFailure") => exit_code != 0,
+        _ => !init || exit_code != 0,
+    }
 }
 
 /// When a container may start.
@@ -36,24 +64,28 @@ pub(super) enum Start {
 
 /// The containers of a Pod that this process has not run yet. If a former process ran them, they are restarted in place.
 pub(super) fn containers_of(pod: &Pod) -> Vec<ContainerRuntime> {
-    let spec_containers: &[Container] = pod.spec.as_ref().map_or(&[], |spec| &spec.containers);
-    let statuses = pod
-        .status
-        .as_ref()
-        .and_then(|status| status.container_statuses.as_ref());
-    let policy = pod.spec.as_ref().and_then(|spec| spec.restart_policy.as_deref());
-    let is_final = |ended: &Ended| match policy {
-        Some("Never") => true,
-        Some("OnFailure") => ended.exit_code == 0,
-        _ => false,
+    let Some(spec) = &pod.spec else {
+        return Vec::new();
     };
-    spec_containers
-        .iter()
-        .map(|container| {
-            let before = statuses
-                .into_iter()
-                .flatten()
-                .find(|status| status.name == container.name);
+    let statuses = pod.status.iter().flat_map(|status| {
+        [&status.init_container_statuses, &status.container_statuses]
+            .into_iter()
+            .flatten()
+            .flatten()
+    });
+    let policy = spec.restart_policy.as_deref();
+    let inits = spec.init_containers.as_ref().map_or(0, Vec::len);
+    let waits = if inits > 0 {
+        "PodInitializing"
+    } else {
+        "ContainerCreating"
+    };
+    image::containers(spec)
+        .enumerate()
+        .map(|(index, container)| {
+            let init = index < inits;
+            let is_final = |ended: &Ended| !restarts(policy, init, ended.exit_code);
+            let before = statuses.clone().find(|status| status.name == container.name);
             let state = before.and_then(|status| status.state.as_ref());
             let ran = state.and_then(|state| state.running.as_ref());
             let lost = ran.map(|running| Ended {
@@ -72,10 +104,11 @@ pub(super) fn containers_of(pod: &Pod) -> Vec<ContainerRuntime> {
             ContainerRuntime {
                 name: container.name.clone(),
                 image: container.image.clone().unwrap_or_default(),
+                init,
                 start: final_state.is_none().then(|| Start::At(Instant::now())),
                 state: final_state.map_or_else(
                     || State::Waiting {
-                        reason: "ContainerCreating".to_owned(),
+                        reason: waits.to_owned(),
                         message: None,
                     },
                     State::Terminated,
@@ -102,8 +135,7 @@ fn ended_of(terminated: &ContainerStateTerminated) -> Ended {
 }
 
 pub(super) fn declared_ports(pod: &Pod) -> Vec<DeclaredPort> {
-    let containers: &[Container] = pod.spec.as_ref().map_or(&[], |spec| &spec.containers);
-    let ports = containers.iter().flat_map(|container| {
+    let ports = pod.spec.iter().flat_map(image::containers).flat_map(|container| {
         container
             .ports
             .iter()
@@ -164,6 +196,8 @@ mod tests {
             assert_eq!(found.start.is_some(), starts, "{policy} {state}");
             assert_eq!(found.restarts, 3);
         }
+        // An init container that completed does not run again, whatever the Pod's policy.
+        assert!(!restarts(Some("Always"), true, 0) && restarts(Some("Always"), true, 1));
         assert!(runtime("Always", running, json!({})).begun);
         assert!(!runtime("Always", json!({ "waiting": {} }), json!({})).begun);
         assert!(runtime("Always", json!({ "waiting": {} }), ended(1)).begun);

@@ -9,12 +9,12 @@ use mainstay_workload::{
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::{RETRY, Start, Worker};
+use super::{RETRY, Start, Worker, may_start};
 use crate::logs::ContainerName;
 use crate::node::container::{ContainerPorts, Run};
 use crate::node::environment::{self, ConfigError};
 use crate::node::status::State;
-use crate::node::{objects, volumes};
+use crate::node::{image, objects, volumes};
 
 impl Worker {
     /// Writes volumes that are behind and starts the containers that are due.
@@ -34,6 +34,7 @@ impl Worker {
         }
         let now = Instant::now();
         let due: Vec<usize> = (0..self.containers.len())
+            .filter(|index| may_start(&self.containers, *index))
             .filter(|index| match self.containers[*index].start {
                 Some(Start::At(at)) => at <= now,
                 Some(Start::OnChange) => self.objects_changed,
@@ -108,7 +109,8 @@ impl Worker {
 
     pub(super) fn start(&mut self, index: usize, found: &objects::Objects) -> Result<(), ConfigError> {
         let pod = Arc::clone(&self.pod);
-        let Some(spec) = pod.spec.as_ref().and_then(|spec| spec.containers.get(index)) else {
+        let all = pod.spec.as_ref().map(image::containers);
+        let Some(spec) = all.and_then(|mut all| all.nth(index)) else {
             return Ok(());
         };
         let environment = environment::environment(&pod, spec, found, &self.shared.host_environment)?;

@@ -105,6 +105,70 @@ async fn om_527_a_message_over_the_limit_is_an_error_that_names_it_and_ends_the_
 }
 
 #[tokio::test]
+async fn rfc_6455_frames_that_break_the_protocol_end_the_connection_with_the_right_code_and_the_cause() {
+    use tokio::io::AsyncWriteExt;
+
+    let served = Served::new(vec![]).await;
+    // Masked with zeros, except the first.
+    let long_ping = [b"\x89\xfe\0\x7e\0\0\0\0".as_slice(), &[0; 126]].concat();
+    let cases: [(&str, &[u8], u16, &str); 10] = [
+        ("unmasked", b"\x81\x02hi", 1002, "unmasked"),
+        ("reserved bit", b"\xc1\x82\0\0\0\0hi", 1002, "Reserved bits"),
+        (
+            "text that is not UTF-8",
+            b"\x81\x82\0\0\0\0\xff\xfe",
+            1007,
+            "not UTF-8",
+        ),
+        ("fragmented ping", b"\x09\x80\0\0\0\0", 1002, "Fragmented control"),
+        (
+            "continuation first",
+            b"\x80\x80\0\0\0\0",
+            1002,
+            "nothing to continue",
+        ),
+        (
+            "text within a message",
+            b"\x01\x80\0\0\0\0\x81\x80\0\0\0\0",
+            1002,
+            "waiting for more fragments",
+        ),
+        ("unknown opcode", b"\x83\x80\0\0\0\0", 1002, "invalid opcode"),
+        ("long ping", &long_ping, 1002, "too big"),
+        (
+            "close of one byte",
+            b"\x88\x81\0\0\0\0\x03",
+            1002,
+            "close sequence",
+        ),
+        (
+            "close reason that is not UTF-8",
+            b"\x88\x83\0\0\0\0\x03\xe8\xff",
+            1007,
+            "not UTF-8",
+        ),
+    ];
+    for (name, bytes, expected, cause) in cases {
+        let (mut client, _) = served.connect("").await;
+        client.socket.get_mut().write_all(bytes).await.unwrap();
+        let (frames, code) = client.until_closed().await;
+        let error = &frames.first().unwrap_or(&Value::Null)["error"];
+        assert_eq!(
+            (code, &error["code"]),
+            (Some(expected), &json!("INVALID_MESSAGE")),
+            "{name}"
+        );
+        let message = error["message"].as_str().unwrap();
+        assert!(message.contains(cause), "{name}: {message}");
+        assert!(
+            !message.contains("bytes") || name == "long ping",
+            "{name}: {message}"
+        );
+    }
+    served.connections(0).await;
+}
+
+#[tokio::test]
 async fn om_527_messages_over_the_rate_are_refused_and_the_connection_stays() {
     let limits = FacadeLimits {
         message_burst: 3,
