@@ -1,0 +1,222 @@
+//! Every folder of `examples/` runs and does what its README says.
+
+use serde_json::Value;
+
+use crate::support::{
+    conversation::{Conversation, events},
+    program::Program,
+    server::Running,
+    world::{World, example, examples},
+};
+
+/// The types of events (contract 2).
+const TYPES: &[&str] = &[
+    "turn.started",
+    "message",
+    "model.started",
+    "model.delta",
+    "model.restarted",
+    "model.failed",
+    "model.cooled",
+    "model.done",
+    "policy.decided",
+    "tool.started",
+    "tool.finished",
+    "client_tool.requested",
+    "usage",
+    "checkpoint",
+    "turn.done",
+    "turn.failed",
+    "turn.cancelled",
+];
+
+#[test]
+fn every_folder_of_examples_is_tested_here() {
+    let mut folders: Vec<String> = std::fs::read_dir(examples())
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    folders.sort();
+    assert_eq!(folders, ["helpdesk", "helpdesk-openai", "helpdesk-openapi"]);
+}
+
+async fn answers_from_the_order_service(running: &Running, agent: &str) {
+    let found = running
+        .chat(&[agent, "-m", "Where is order 1017?"])
+        .await
+        .succeeded();
+    assert!(found.stdout.contains("Order 1017 is shipped"), "{found}");
+    assert!(found.stdout.contains("Harbour Express"), "{found}");
+    assert!(found.stderr.contains("→ get_order {\"id\":1017}"), "{found}");
+    let refused = running
+        .chat(&[agent, "-m", "Delete order 1017"])
+        .await
+        .succeeded();
+    assert!(refused.stderr.contains("✗ delete_order"), "{refused}");
+    assert!(
+        refused
+            .stderr
+            .contains("orders are deleted by a person in the back office"),
+        "{refused}"
+    );
+    assert!(refused.stdout.contains("I may not do that."), "{refused}");
+    // Refused means that it is still there.
+    let still = running
+        .chat(&[agent, "-m", "Where is order 1017?"])
+        .await
+        .succeeded();
+    assert!(still.stdout.contains("Harbour Express"), "{still}");
+    let guessed = running
+        .chat(&[agent, "-m", "Where is order 12?"])
+        .await
+        .succeeded();
+    assert!(
+        guessed.stdout.contains("order numbers have at least four digits"),
+        "{guessed}"
+    );
+    let listed = running.chat(&[agent, "-m", "List all orders"]).await.succeeded();
+    assert!(listed.stdout.contains("order in the list is 1015"), "{listed}");
+}
+
+#[tokio::test]
+async fn the_help_desk_answers_from_the_order_service_and_is_held_back_by_policy() {
+    answers_from_the_order_service(&Running::shared(), "helpdesk").await;
+}
+
+#[tokio::test]
+async fn the_help_desk_runs_on_a_model_that_speaks_chat_completions() {
+    let world = World::new();
+    let scenario = examples()
+        .join("helpdesk-openai/mock/scenario.yaml")
+        .display()
+        .to_string();
+    let mut model =
+        Program::start(world.command(&["mock-model", "--scenario", &scenario, "--listen", "127.0.0.1:0"]));
+    let line = model.line("model at http://");
+    let base = line
+        .split_whitespace()
+        .find(|word| word.starts_with("http://"))
+        .unwrap()
+        .trim_end_matches(';');
+    let environment = [("OPENAI_BASE_URL", base), ("OPENAI_API_KEY", "none")];
+    let server = world.up_with(&[&example("helpdesk"), &example("helpdesk-openai")], &environment);
+    let running = Running { server, world };
+    answers_from_the_order_service(&running, "helpdesk-openai").await;
+}
+
+#[tokio::test]
+async fn the_help_desk_finds_its_tools_in_the_openapi_document_of_its_service() {
+    let running = Running::on(&[&example("helpdesk"), &example("helpdesk-openapi")]);
+    answers_from_the_order_service(&running, "helpdesk-openapi").await;
+}
+
+#[test]
+fn the_scenario_file_is_the_scenario_of_the_config_map() {
+    let file = std::fs::read_to_string(examples().join("helpdesk-openai/mock/scenario.yaml")).unwrap();
+    let manifests = std::fs::read_to_string(examples().join("helpdesk/model.yaml")).unwrap();
+    let of_map = manifests
+        .split("\n---\n")
+        .map(|document| serde_saphyr::from_str::<Value>(document).unwrap())
+        .find_map(|object| object["data"]["scenario.yaml"].as_str().map(str::to_owned))
+        .unwrap();
+    let parse = |text: &str| serde_saphyr::from_str::<Value>(text).unwrap();
+    assert_eq!(parse(&file), parse(&of_map));
+}
+
+#[tokio::test]
+async fn json_prints_one_event_a_line_in_the_one_envelope() {
+    let running = Running::shared();
+    let ran = running
+        .chat(&["helpdesk", "--json", "-m", "Where is order 1017?"])
+        .await
+        .succeeded();
+    assert_eq!(ran.stderr, "", "with --json there is nothing but events");
+    let events: Vec<Value> = ran
+        .stdout
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let mut seq = 0;
+    for event in &events {
+        let kind = event["type"].as_str().unwrap();
+        assert!(TYPES.contains(&kind), "{kind} is not a type of contract 2");
+        event["time"]
+            .as_str()
+            .unwrap()
+            .parse::<jiff::Timestamp>()
+            .unwrap();
+        assert!(
+            event["session"].is_string() && event["turn"].is_string() && event["data"].is_object(),
+            "{event}"
+        );
+        if kind == "model.delta" {
+            assert_eq!(event.get("seq"), None, "model.delta is never stored");
+        } else {
+            seq += 1;
+            assert_eq!(event["seq"], seq, "seq rises by one");
+        }
+    }
+    let kinds: Vec<&str> = events
+        .iter()
+        .map(|event| event["type"].as_str().unwrap())
+        .collect();
+    let stored: Vec<&str> = kinds
+        .iter()
+        .copied()
+        .filter(|kind| *kind != "model.delta")
+        .collect();
+    assert_eq!(
+        stored,
+        [
+            "turn.started",
+            "message",
+            "model.started",
+            "model.done",
+            "usage",
+            "policy.decided",
+            "tool.started",
+            "tool.finished",
+            "model.started",
+            "model.done",
+            "usage",
+            "message",
+            "turn.done"
+        ]
+    );
+    assert!(
+        kinds.iter().filter(|kind| **kind == "model.delta").count() > 5,
+        "the answer comes in pieces"
+    );
+}
+
+#[tokio::test]
+async fn om_514_the_answer_is_streamed_in_chunks_and_closed_with_the_whole_text() {
+    let running = Running::shared();
+    let mut conversation = Conversation::with(&running.server, "helpdesk", "").await;
+    let frames = conversation.turn("Where is order 1017?").await;
+    assert!(
+        events(&frames).is_empty(),
+        "events come only to those who ask for them"
+    );
+    let chunks: Vec<&str> = frames
+        .iter()
+        .filter(|frame| frame["type"] == "chunk")
+        .map(|frame| frame["content"].as_str().unwrap())
+        .collect();
+    assert!(chunks.len() > 5, "{chunks:?}");
+    let whole = frames.last().unwrap()["content"].as_str().unwrap();
+    assert!(whole.contains("Harbour Express"), "{whole}");
+    assert!(chunks.concat().ends_with(whole), "{chunks:?} against {whole}");
+    for frame in &frames {
+        assert_eq!(frame["session_id"], conversation.session.as_str(), "OM-506");
+        frame["timestamp"]
+            .as_str()
+            .unwrap()
+            .parse::<jiff::Timestamp>()
+            .unwrap();
+        assert_ne!(
+            frame["type"], "tool_call",
+            "OM-516: tools of the server are not shown to a plain client"
+        );
+    }
+}
