@@ -130,6 +130,8 @@ pub(crate) async fn start(arguments: &ServeArguments) -> Result<Running, Failure
     let listener = TcpListener::bind(listen)
         .await
         .map_err(|error| not_bound(listen, &error, "--listen"))?;
+    // The API binds its own later; that it could is known before the databases are created.
+    drop(TcpListener::bind(kube_listen).await.map_err(|error| not_bound(kube_listen, &error, "--kube-listen"))?);
     let front_address = listener
         .local_addr()
         .map_err(|error| Failure::new(format!("the front door's address: {error}")))?;
@@ -401,26 +403,34 @@ pub(crate) fn not_bound(address: SocketAddr, error: &io::Error, flag: &str) -> F
     }
 }
 
-/// Waits for the signal to end; gives its name.
-pub(crate) async fn stop_signal() -> &'static str {
+/// Waits for the signal to end; gives its name. The signals are watched from this call on and not from the first poll on:
+/// one that comes while something else is waited for is neither lost nor ends the process without a drain.
+pub(crate) fn stop_signal() -> impl Future<Output = &'static str> {
     use tokio::signal::unix::{SignalKind, signal};
-    let (Ok(mut terminate), Ok(mut hangup)) = (signal(SignalKind::terminate()), signal(SignalKind::hangup()))
-    else {
-        // Without handlers the default action ends the process.
-        return std::future::pending().await;
-    };
-    loop {
-        tokio::select! {
-            _ = tokio::signal::ctrl_c() => return "interrupted",
-            _ = terminate.recv() => return "told to end",
-            // A terminal that closes is not meant for a server in the background.
-            _ = hangup.recv() => {}
+    let watched = (
+        signal(SignalKind::interrupt()),
+        signal(SignalKind::terminate()),
+        signal(SignalKind::hangup()),
+    );
+    async move {
+        let (Ok(mut interrupt), Ok(mut terminate), Ok(mut hangup)) = watched else {
+            // Without handlers the default action ends the process.
+            return std::future::pending().await;
+        };
+        loop {
+            tokio::select! {
+                _ = interrupt.recv() => return "interrupted",
+                _ = terminate.recv() => return "told to end",
+                // A terminal that closes is not meant for a server in the background.
+                _ = hangup.recv() => {}
+            }
         }
     }
 }
 
 /// `mainstay serve`: a server whose starter reads one line of report from its standard output.
 pub(crate) async fn in_background(arguments: &ServeArguments) -> Result<(), Failure> {
+    let stop = stop_signal();
     let started = start(arguments).await;
     let report = match &started {
         Ok(_) => StartReport::Ready,
@@ -433,7 +443,7 @@ pub(crate) async fn in_background(arguments: &ServeArguments) -> Result<(), Fail
         .map_err(|error| Failure::new(format!("the report cannot be written: {error}")))?;
     terminal::data(line);
     let running = started?;
-    let signal = stop_signal().await;
+    let signal = stop.await;
     tracing::info!("{signal}: finishing what runs");
     running.stop().await;
     Ok(())

@@ -56,7 +56,11 @@ pub(crate) async fn run(arguments: &UpArguments, program: &str) -> Result<(), Fa
             .map_err(|error| Failure::new(format!("starting the server failed: {error}")))??;
         return settle(arguments, &endpoints, program, began).await;
     }
-    let server: Running = serve::start(&arguments.serve).await?;
+    let mut stop = std::pin::pin!(serve::stop_signal());
+    let server: Running = tokio::select! {
+        started = serve::start(&arguments.serve) => started?,
+        stop = &mut stop => return Err(Failure::new(format!("{stop} before the server was started"))),
+    };
     let endpoints = server.endpoints().clone();
     // In the foreground a refused manifest does not end the server: the next edit may mend it.
     let stop = tokio::select! {
@@ -64,9 +68,9 @@ pub(crate) async fn run(arguments: &UpArguments, program: &str) -> Result<(), Fa
             if let Err(failure) = settled {
                 terminal::error(&failure.text, failure.hint.as_deref());
             }
-            serve::stop_signal().await
+            stop.await
         }
-        stop = serve::stop_signal() => stop,
+        stop = &mut stop => stop,
     };
     terminal::message(format!("{stop}: finishing what runs"));
     server.stop().await;
