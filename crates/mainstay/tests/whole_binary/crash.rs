@@ -76,7 +76,7 @@ async fn objects_of(world: &World) -> Vec<(String, String)> {
         .collect()
 }
 
-fn stored<'a>(frames: &'a [Value]) -> Vec<&'a Value> {
+fn stored(frames: &[Value]) -> Vec<&Value> {
     events(frames)
         .into_iter()
         .filter(|event| event.get("seq").is_some())
