@@ -48,7 +48,10 @@ impl Presenter {
                 content: std::mem::take(&mut self.answer),
             }],
             Payload::TurnFailed(failed) => {
-                let details = json!({"reason": failed.reason, "hint": failed.hint, "turn": turn});
+                let mut details = json!({"reason": failed.reason, "turn": turn});
+                if let Some(hint) = failed.hint {
+                    details["hint"] = json!(hint);
+                }
                 vec![ServerFrame::Error {
                     error: ErrorBody {
                         code: code_of(&failed.reason),
@@ -135,6 +138,13 @@ mod tests {
             }]
         );
         assert_eq!(presenter.frames(&event("weather", json!({}))), []);
+    }
+
+    #[test]
+    fn om_518_a_failure_without_a_hint_has_none_rather_than_null() {
+        let failed = event("turn.failed", json!({"reason": "r", "message": "m"}));
+        let frames = serde_json::to_value(Presenter::default().frames(&failed)).unwrap();
+        assert_eq!(frames[0]["error"]["details"], json!({"reason": "r", "turn": "t"}));
     }
 
     #[test]
