@@ -1,6 +1,7 @@
 //! Installs the definitions of the resource families that are served.
 
 use futures::future::try_join_all;
+use k8s_openapi::api::rbac::v1::ClusterRole;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::{
     Api, Client, ResourceExt,
@@ -15,7 +16,7 @@ const MANAGER: &str = "mainstay";
 /// The kind that is left out where no policies are to be judged by.
 const TOOL_POLICIES: &str = "toolpolicies.omnia.altairalabs.ai";
 
-/// Brings every definition of ours to the form of this version. One that somebody else installed is left alone
+/// Brings every definition and ClusterRole of ours to the form of this version. One that somebody else installed is left alone
 /// (`interfaces.md` 5).
 pub(super) async fn install(client: &Client, policy_engine: bool) -> Result<(), Failure> {
     let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
@@ -26,6 +27,30 @@ pub(super) async fn install(client: &Client, policy_engine: bool) -> Result<(), 
             .map(|definition| one(&definitions, definition, policy_engine)),
     )
     .await?;
+    let roles: Api<ClusterRole> = Api::all(client.clone());
+    let wanted = mainstay_resources::cluster_roles();
+    try_join_all(wanted.iter().map(|wanted| role(&roles, wanted))).await?;
+    Ok(())
+}
+
+/// One ClusterRole, under the same rule as a definition.
+async fn role(roles: &Api<ClusterRole>, wanted: &ClusterRole) -> Result<(), Failure> {
+    let name = wanted.name_any();
+    let failed =
+        |error: kube::Error| Failure::new(format!("ClusterRole {name} cannot be installed: {error}"));
+    let present = roles.get_opt(&name).await.map_err(failed)?;
+    if present.is_some_and(|present| !present.labels().contains_key(MANAGED_LABEL)) {
+        tracing::warn!(
+            name,
+            "this ClusterRole was made by somebody else and is left as it is"
+        );
+        return Ok(());
+    }
+    let parameters = PatchParams::apply(MANAGER).force();
+    roles
+        .patch(&name, &parameters, &Patch::Apply(wanted))
+        .await
+        .map_err(failed)?;
     Ok(())
 }
 
@@ -67,4 +92,51 @@ async fn one(
         .await
         .map_err(failed)?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::time::Duration;
+
+    use kube::runtime::wait::await_condition;
+    use mainstay_kubeapi::{ApiOptions, Identity};
+    use mainstay_store::kube::{KubeOptions, KubeStore};
+    use mainstay_telemetry::{clock, random, task};
+    use tokio_util::sync::CancellationToken;
+
+    use super::*;
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn the_roles_of_kubernetes_have_our_kinds_ka_041() {
+        let store = KubeStore::open(KubeOptions::in_memory()).unwrap();
+        let api = mainstay_kubeapi::Api::open(ApiOptions::new(store, clock::system(), random::system()))
+            .await
+            .unwrap();
+        let cancellation = CancellationToken::new();
+        let (background, token) = (api.clone(), cancellation.clone());
+        task::spawn("kubeapi", async move { background.run(token).await });
+        let _running = cancellation.drop_guard();
+        let client = api.client(Identity::component("mainstay"));
+        install(&client, true).await.unwrap();
+        // A second start finds them and changes nothing.
+        install(&client, true).await.unwrap();
+        let roles: Api<ClusterRole> = Api::all(client);
+        for (name, verb) in [("view", "list"), ("edit", "create"), ("admin", "create")] {
+            let includes = move |role: Option<&ClusterRole>| {
+                let rules = role.into_iter().flat_map(|role| role.rules.iter().flatten());
+                rules
+                    .filter(|rule| rule.resources.iter().flatten().any(|kind| kind == "promptpacks"))
+                    .any(|rule| rule.verbs.iter().any(|allowed| allowed == verb))
+            };
+            tokio::time::timeout(
+                Duration::from_secs(20),
+                await_condition(roles.clone(), name, includes),
+            )
+            .await
+            .unwrap()
+            .unwrap();
+        }
+    }
 }
