@@ -10,5 +10,5 @@ mod tool_calls;
 
 pub(crate) use provider_error::rejects_stream_options;
 pub use provider_error::{error_from_body, error_from_stream};
-pub use reader::{Progress, ReadError, Reader};
+pub use reader::{Ending, Progress, ReadError, Reader};
 pub use tool_calls::{MAX_ARGUMENT_BYTES, MAX_CALLS, TooMuch, ToolCallAccumulator};

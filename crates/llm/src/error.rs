@@ -40,13 +40,14 @@ pub enum ModelErrorKind {
     InvalidRequest,
     /// 5xx.
     Server,
-    /// No answer arrived: name not found, connection refused or reset, TLS.
+    /// No answer arrived, or only a part of one: name not found, connection refused, reset or closed
+    /// early, TLS.
     Network,
     /// The request took longer than its `requestTimeout`.
     TimedOut,
     /// The stream stood still for longer than its `streamIdleTimeout` (OM-371).
     StreamIdle,
-    /// The answer is not what the protocol says.
+    /// A success whose body is not what the protocol says.
     Protocol,
     /// The provider's credential is not there; nothing was sent.
     CredentialUnavailable,
@@ -118,11 +119,12 @@ impl ModelError {
     }
 
     /// Whether the same call may be made again: exactly 429, 500, 502, 503, 529 and failures of
-    /// the network (OR-213, OR-215). Never a deadline (OR-214).
+    /// the network (OR-213, OR-215). Never a deadline (OR-214). An answer that is not one counts as a
+    /// failure of the network: it comes from a proxy whose server is away, or from a broken server.
     pub fn is_retryable(&self) -> bool {
         match self.status {
             Some(status) => matches!(status, 429 | 500 | 502 | 503 | 529),
-            None => self.kind == ModelErrorKind::Network,
+            None => matches!(self.kind, ModelErrorKind::Network | ModelErrorKind::Protocol),
         }
     }
 
@@ -145,6 +147,9 @@ impl ModelError {
             }
             ModelErrorKind::Network | ModelErrorKind::Unreachable => {
                 Some("check the Provider's `spec.baseURL` and that the server is up")
+            }
+            ModelErrorKind::Protocol => {
+                Some("check that the Provider's `spec.baseURL` is an API of the Provider's type")
             }
             ModelErrorKind::TimedOut => Some("raise the Provider's `spec.defaults.requestTimeout`"),
             ModelErrorKind::StreamIdle => Some("raise the Provider's `spec.defaults.streamIdleTimeout`"),
@@ -197,11 +202,11 @@ mod tests {
     fn deadlines_are_not_retried_and_the_network_is_or_214_or_215() {
         for (kind, retried) in [
             (ModelErrorKind::Network, true),
+            (ModelErrorKind::Protocol, true),
             (ModelErrorKind::TimedOut, false),
             (ModelErrorKind::StreamIdle, false),
             (ModelErrorKind::CredentialUnavailable, false),
             (ModelErrorKind::Unreachable, false),
-            (ModelErrorKind::Protocol, false),
         ] {
             assert_eq!(
                 ModelError::new("p", kind, "x").is_retryable(),

@@ -1,6 +1,8 @@
 //! One call of a provider over HTTP, whatever its wire format: key, headers, time limits, refusals.
 
 mod answer;
+#[cfg(test)]
+mod tests;
 
 use std::time::Duration;
 
@@ -117,7 +119,7 @@ impl Transport {
     ) -> Result<OutboundResponse, ModelError> {
         let body = serde_json::to_vec(body).map_err(|error| {
             self.error(
-                ModelErrorKind::Protocol,
+                ModelErrorKind::InvalidRequest,
                 format!("the request cannot be written: {error}"),
             )
         })?;
@@ -154,18 +156,25 @@ impl Transport {
         Refusal { error, body }
     }
 
-    /// The events of a successful response.
+    /// The events of a successful response, whether the server streams or ignores that it was asked
+    /// to. Any other content is a page of something else that answers at this address (OM-495).
     pub(crate) async fn read(
         &self,
         response: OutboundResponse,
         call: Call,
         reader: Box<dyn Reader>,
     ) -> Result<ModelStream, ModelError> {
-        let is_plain = response
-            .headers
-            .get(header::CONTENT_TYPE)
-            .and_then(|value| value.to_str().ok())
-            .is_some_and(|value| value.trim_start().starts_with("application/json"));
+        let is_plain = match BodyKind::of(&response.headers) {
+            BodyKind::Events => false,
+            BodyKind::Json => true,
+            BodyKind::Other(kind) => {
+                let kind = redacted(kind, call.key.as_ref());
+                return Err(self.error(
+                    ModelErrorKind::Protocol,
+                    format!("the server answered with `{kind}` instead of an event stream or JSON"),
+                ));
+            }
+        };
         let limits = answer::Limits {
             provider: self.name.clone(),
             key: call.key,
@@ -196,6 +205,32 @@ impl Transport {
             ));
         }
         answer::read_plain(&body, reader, &limits, &*self.random)
+    }
+}
+
+/// What a body is by its content type.
+#[derive(Debug, PartialEq, Eq)]
+enum BodyKind {
+    Events,
+    Json,
+    Other(String),
+}
+
+impl BodyKind {
+    /// A body without a content type is read as the stream that was asked for: small servers leave
+    /// the header out, and what is no stream is found out by its content.
+    fn of(headers: &HeaderMap) -> Self {
+        let Some(value) = headers.get(header::CONTENT_TYPE) else {
+            return Self::Events;
+        };
+        let value = String::from_utf8_lossy(value.as_bytes());
+        let kind = value.split(';').next().unwrap_or_default().trim();
+        match kind.to_lowercase().as_str() {
+            "" | "text/event-stream" => Self::Events,
+            "application/json" | "text/json" => Self::Json,
+            lower if lower.ends_with("+json") => Self::Json,
+            _ => Self::Other(kind.to_owned()),
+        }
     }
 }
 

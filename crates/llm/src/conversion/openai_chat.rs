@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 use super::{
     parameters,
-    reader::{Progress, ReadError, Reader},
+    reader::{Ending, Progress, ReadError, Reader},
     tool_calls::{TooMuch, ToolCallAccumulator, normalise_arguments},
 };
 use crate::{
@@ -284,9 +284,16 @@ pub fn finish_to_wire(finish: FinishReason) -> &'static str {
 }
 
 /// Turns the chunks of one streamed answer into events. A plain answer is read as one chunk.
+///
+/// Chunks before the first piece of content (the role, a filter's verdict on the prompt) show
+/// nothing, so that an answer that fails right after them can still be asked for again (OR-216).
 #[derive(Debug, Default)]
 pub struct AnswerReader {
     started: bool,
+    // A choice was there, if only an empty one.
+    any_choice: bool,
+    // The newest chunk has token counts and no choice, which only comes behind an answer.
+    counted: bool,
     calls: ToolCallAccumulator,
     finish_word: Option<String>,
     refused: bool,
@@ -300,14 +307,17 @@ impl AnswerReader {
     /// [`TooMuch`] when the answer's tool calls exceed what is kept of one answer.
     pub fn push(&mut self, chunk: wire::ChatChunk) -> Result<Vec<ModelEvent>, TooMuch> {
         let mut events = Vec::new();
-        if !std::mem::replace(&mut self.started, true) {
+        if !self.started && carries_token(&chunk) {
+            self.started = true;
             events.push(ModelEvent::Started);
         }
+        self.counted = chunk.choices.is_empty() && chunk.usage.is_some();
         if let Some(usage) = &chunk.usage {
             // Some servers send running counts with each chunk; the last ones count.
             self.usage = Some(usage_from_wire(usage));
         }
         for choice in chunk.choices.into_iter().filter(|choice| choice.index == 0) {
+            self.any_choice = true;
             let delta = choice.delta;
             let thinking = delta.reasoning_content.or(match delta.reasoning {
                 Some(Value::String(text)) => Some(text),
@@ -380,15 +390,29 @@ impl Reader for AnswerReader {
     fn plain(&mut self, body: Value) -> Result<Vec<ModelEvent>, ReadError> {
         let response = serde_json::from_value(body)
             .map_err(|error| ReadError::unreadable("the answer is not a chat completion", &error))?;
-        Ok(self.push(response_as_chunk(response))?)
+        let events = self.push(response_as_chunk(response))?;
+        if !self.any_choice {
+            return Err(ReadError::Unreadable(
+                "the answer is not a chat completion: it has no choice".to_owned(),
+            ));
+        }
+        Ok(events)
     }
 
     fn is_complete(&self) -> bool {
         self.has_finish_reason()
     }
 
-    fn may_end_here(&self) -> bool {
-        true
+    // Servers leave out the finish reason or `[DONE]` (D10), and some send only the token counts as
+    // their end. Where all of it is missing the connection was cut: nothing else tells.
+    fn ending(&self, marked: bool) -> Ending {
+        if !self.any_choice {
+            Ending::Nothing
+        } else if marked || self.counted || self.has_finish_reason() {
+            Ending::Complete
+        } else {
+            Ending::Cut
+        }
     }
 
     fn finish(self: Box<Self>, random: &dyn Random) -> Vec<ModelEvent> {

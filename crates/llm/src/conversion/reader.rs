@@ -34,6 +34,17 @@ impl ReadError {
     }
 }
 
+/// What the bytes of a stream amount to once they have ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ending {
+    /// The answer is whole.
+    Complete,
+    /// A part of an answer: nothing of it may be acted upon.
+    Cut,
+    /// No piece of an answer: whatever was sent, it was not in this format.
+    Nothing,
+}
+
 /// Turns the events of one streamed answer, or one plain answer, into [`ModelEvent`]s.
 ///
 /// Errors that a server reports inside a stream never get here: the transport looks for them first.
@@ -47,15 +58,15 @@ pub trait Reader: Send {
     /// Takes a whole answer that was not streamed.
     ///
     /// # Errors
-    /// [`ReadError`].
+    /// [`ReadError`], also for JSON that is no answer of this format.
     fn plain(&mut self, body: Value) -> Result<Vec<ModelEvent>, ReadError>;
 
     /// Whether the provider has said why the answer ended. What may still come is token counts.
     fn is_complete(&self) -> bool;
 
-    /// Whether the end of the bytes ends the answer although [`Reader::is_complete`] is false: so it
-    /// is where servers leave the end out (D10), and where nothing was sent at all (OR-217).
-    fn may_end_here(&self) -> bool;
+    /// What was read so far, if nothing follows it. `marked` says that the stream ended with
+    /// `[DONE]`, which ends an answer only where the format has that mark (D10).
+    fn ending(&self, marked: bool) -> Ending;
 
     /// The last events. Called once, so that the turn ends once.
     fn finish(self: Box<Self>, random: &dyn Random) -> Vec<ModelEvent>;

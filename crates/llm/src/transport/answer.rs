@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use super::redacted;
 use crate::{
-    conversion::{Progress, Reader, error_from_stream},
+    conversion::{Ending, Progress, Reader, error_from_stream},
     error::{ModelError, ModelErrorKind},
     event::{ModelEvent, ModelStream},
     sse,
@@ -37,8 +37,10 @@ impl Limits {
         error_from_stream(&self.provider, event_name, value)?;
         let text = redacted(value.to_string(), self.key.as_ref());
         let value = serde_json::from_str(&text).unwrap_or_default();
-        error_from_stream(&self.provider, event_name, &value)
-            .or_else(|| Some(self.protocol("the stream ended with an error that quotes the credential")))
+        error_from_stream(&self.provider, event_name, &value).or_else(|| {
+            let message = "the stream ended with an error that quotes the credential";
+            Some(ModelError::new(&self.provider, ModelErrorKind::Server, message))
+        })
     }
 
     fn protocol(&self, message: impl AsRef<str>) -> ModelError {
@@ -56,12 +58,6 @@ pub(super) fn idle_error(provider: &str, after: Duration) -> ModelError {
 
 fn step(event: &sse::Event, reader: &mut dyn Reader, limits: &Limits) -> Result<Progress, ModelError> {
     let data = event.data.trim();
-    if data == "[DONE]" {
-        return Ok(Progress {
-            done: true,
-            ..Progress::default()
-        });
-    }
     if data.is_empty() {
         return Ok(Progress::default());
     }
@@ -77,8 +73,10 @@ fn step(event: &sse::Event, reader: &mut dyn Reader, limits: &Limits) -> Result<
 
 /// The events of a streamed answer.
 ///
-/// Where the format allows it a clean end of the bytes ends the answer also without `[DONE]` or a
-/// finish reason (D10); after a finish reason a broken connection does too.
+/// The answer is complete where its format says so ([`Reader::ending`], D10); after a finish reason
+/// a broken connection ends it too. What breaks off before is an error, and its tool calls are never
+/// handed out: they may be half of what the model said. A stream that holds nothing of the format,
+/// such as a proxy's page or no byte at all, is an error too (OM-495).
 pub(super) fn read(
     mut bytes: impl Stream<Item = Result<Bytes, ModelError>> + Send + Unpin,
     mut reader: Box<dyn Reader>,
@@ -89,6 +87,7 @@ pub(super) fn read(
         let mut decoder = Some(sse::Decoder::new(sse::DEFAULT_LIMIT));
         let mut idle_at = Instant::now() + limits.idle_timeout;
         let mut decoded = Vec::new();
+        let mut marked = false;
         'answer: while let Some(open) = decoder.as_mut() {
             let wake = idle_at.min(limits.ends);
             let next = tokio::time::timeout_at(wake, bytes.next()).await;
@@ -128,6 +127,10 @@ pub(super) fn read(
                 },
             }
             for event in decoded.drain(..) {
+                if event.data.trim() == "[DONE]" {
+                    marked = true;
+                    break 'answer;
+                }
                 match step(&event, &mut *reader, &limits) {
                     Ok(Progress { events, token, done }) => {
                         if token {
@@ -139,6 +142,10 @@ pub(super) fn read(
                         if done {
                             break 'answer;
                         }
+                    }
+                    // The bytes ended in the middle of this event: it is a cut, not a mistake.
+                    Err(error) if decoder.is_none() && error.kind == ModelErrorKind::Protocol => {
+                        break 'answer;
                     }
                     Err(error) => {
                         yield Err(error);
@@ -152,13 +159,20 @@ pub(super) fn read(
         }
         // Ends the request before the last events are read by a consumer that may take its time.
         drop(bytes);
-        if !reader.is_complete() && !reader.may_end_here() {
-            yield Err(ModelError::new(
-                &limits.provider,
-                ModelErrorKind::Network,
-                "the stream ended before the answer was complete",
-            ));
-            return;
+        match reader.ending(marked) {
+            Ending::Complete => {}
+            Ending::Cut => {
+                yield Err(ModelError::new(
+                    &limits.provider,
+                    ModelErrorKind::Network,
+                    "the stream ended before the answer was complete",
+                ));
+                return;
+            }
+            Ending::Nothing => {
+                yield Err(limits.protocol("the stream holds no event of the provider's format"));
+                return;
+            }
         }
         for event in reader.finish(&*random) {
             yield Ok(event);
@@ -238,12 +252,17 @@ mod tests {
     const STOP: &str = "data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"stop\"}]}\n\n";
 
     #[tokio::test(start_paused = true)]
-    async fn an_answer_ends_with_done_or_with_the_bytes_d10() {
+    async fn an_answer_ends_with_done_a_finish_reason_or_its_token_counts_d10() {
         for end in [
             vec![STOP, "data: [DONE]\n\n"],
             vec![STOP],
-            vec![],
             vec!["data: [DONE]"],
+            vec![
+                "data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"\"}]}\n\n",
+                "data: [DONE]\n\n",
+            ],
+            // The connection broke in the middle of the token counts.
+            vec![STOP, "data: {\"usa"],
         ] {
             let mut all = vec![(0, HELLO)];
             all.extend(end.into_iter().map(|piece| (0, piece)));
@@ -261,7 +280,7 @@ mod tests {
         assert_eq!(events.len(), 3);
         assert_eq!(events[2].clone().unwrap_err().kind, ModelErrorKind::StreamIdle);
 
-        let events = collect(pieces(vec![(0, HELLO), (119, HELLO), (119, HELLO)])).await;
+        let events = collect(pieces(vec![(0, HELLO), (119, HELLO), (119, STOP)])).await;
         assert_eq!(events.last(), Some(&DONE));
     }
 
@@ -291,6 +310,14 @@ mod tests {
 
         let complete = stream::iter([Ok(Bytes::from_static(STOP.as_bytes())), broken()]);
         assert_eq!(collect(complete).await, [Ok(ModelEvent::Started), DONE]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_that_breaks_off_inside_an_event_is_cut_d10() {
+        let events = collect(pieces(vec![(0, HELLO), (0, "data: {\"choices\":[{\"del")])).await;
+        assert_eq!(events[..2], [Ok(ModelEvent::Started), text("hello")]);
+        assert_eq!(events[2].clone().unwrap_err().kind, ModelErrorKind::Network);
+        assert_eq!(events.len(), 3);
     }
 
     #[tokio::test(start_paused = true)]

@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::{arguments_from_wire, usage_from_wire};
 use crate::{
     conversion::{
-        reader::{Progress, ReadError, Reader},
+        reader::{Ending, Progress, ReadError, Reader},
         tool_calls::{MAX_ARGUMENT_BYTES, MAX_CALLS, TooMuch, normalise_arguments},
     },
     event::{FinishReason, ModelEvent},
@@ -165,7 +165,6 @@ impl AnswerReader {
 
 impl Reader for AnswerReader {
     fn event(&mut self, name: &str, data: Value) -> Result<Progress, ReadError> {
-        self.anything = true;
         let kind = data
             .get("type")
             .and_then(Value::as_str)
@@ -174,6 +173,7 @@ impl Reader for AnswerReader {
         if !KNOWN.contains(&kind.as_str()) {
             return Ok(Progress::default());
         }
+        self.anything = true;
         let event: wire::StreamEvent = serde_json::from_value(data)
             .map_err(|error| ReadError::unreadable("an event of the stream is not an event", &error))?;
         let mut progress = Progress {
@@ -219,6 +219,11 @@ impl Reader for AnswerReader {
     fn plain(&mut self, body: Value) -> Result<Vec<ModelEvent>, ReadError> {
         let message: wire::MessageObject = serde_json::from_value(body)
             .map_err(|error| ReadError::unreadable("the answer is not a message", &error))?;
+        if message.kind != "message" && message.content.is_empty() {
+            return Err(ReadError::Unreadable(
+                "the answer is not a message: it has neither that type nor content".to_owned(),
+            ));
+        }
         let mut events = Vec::new();
         for (index, block) in (0_u64..).zip(message.content) {
             self.start(&mut events, Some(index), block)?;
@@ -234,8 +239,16 @@ impl Reader for AnswerReader {
         self.stopped || self.stop_reason.is_some()
     }
 
-    fn may_end_here(&self) -> bool {
-        !self.anything
+    // A stop reason comes behind all content, so `message_stop` is not missed after it. `[DONE]` is
+    // not of this format.
+    fn ending(&self, _marked: bool) -> Ending {
+        if self.is_complete() {
+            Ending::Complete
+        } else if self.anything {
+            Ending::Cut
+        } else {
+            Ending::Nothing
+        }
     }
 
     fn finish(mut self: Box<Self>, random: &dyn Random) -> Vec<ModelEvent> {

@@ -178,11 +178,61 @@ fn calls_are_run_whatever_the_finish_reason_says_d10() {
 }
 
 #[test]
-fn an_empty_stream_is_an_empty_success_or_217() {
+fn an_answer_that_says_nothing_is_an_empty_success_or_217() {
     assert_eq!(
-        read(json!([])),
+        read(json!([{"choices": [{"delta": {"role": "assistant"}, "finish_reason": "stop"}]}])),
         [ModelEvent::Started, ModelEvent::Finished(FinishReason::Completed)]
     );
+}
+
+#[test]
+fn what_ends_an_answer_and_what_does_not_d10() {
+    let said = json!({"choices": [{"delta": {"content": "x"}}]});
+    let counts = json!({"choices": [], "usage": {"prompt_tokens": 1}});
+    let running = json!({"choices": [{"delta": {"content": "y"}}], "usage": {"prompt_tokens": 1}});
+    let unsaid = json!({"choices": [{"delta": {}, "finish_reason": ""}]});
+    let stop = json!({"choices": [{"delta": {}, "finish_reason": "stop"}]});
+    for (chunks, clean, marked) in [
+        (vec![], Ending::Nothing, Ending::Nothing),
+        (vec![json!({"hello": 1})], Ending::Nothing, Ending::Nothing),
+        (vec![json!({"choices": []})], Ending::Nothing, Ending::Nothing),
+        (vec![counts.clone()], Ending::Nothing, Ending::Nothing),
+        (vec![said.clone()], Ending::Cut, Ending::Complete),
+        (vec![said.clone(), running.clone()], Ending::Cut, Ending::Complete),
+        (vec![said.clone(), unsaid], Ending::Cut, Ending::Complete),
+        (
+            vec![said.clone(), counts.clone()],
+            Ending::Complete,
+            Ending::Complete,
+        ),
+        (
+            vec![said.clone(), counts.clone(), running],
+            Ending::Cut,
+            Ending::Complete,
+        ),
+        (vec![said, stop, counts], Ending::Complete, Ending::Complete),
+    ] {
+        let mut reader = AnswerReader::default();
+        for chunk in &chunks {
+            reader.event("", chunk.clone()).unwrap();
+        }
+        assert_eq!(
+            (reader.ending(false), reader.ending(true)),
+            (clean, marked),
+            "{chunks:?}"
+        );
+    }
+}
+
+#[test]
+fn nothing_is_shown_before_content_so_that_a_failure_can_be_retried_or_216() {
+    let mut reader = AnswerReader::default();
+    for chunk in [
+        json!({"choices": [], "prompt_filter_results": []}),
+        json!({"choices": [{"delta": {"role": "assistant", "content": ""}}]}),
+    ] {
+        assert_eq!(reader.event("", chunk).unwrap(), Progress::default());
+    }
 }
 
 #[test]

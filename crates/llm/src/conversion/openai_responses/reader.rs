@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::usage_from_wire;
 use crate::{
     conversion::{
-        reader::{Progress, ReadError, Reader},
+        reader::{Ending, Progress, ReadError, Reader},
         tool_calls::{MAX_ARGUMENT_BYTES, MAX_CALLS, TooMuch, normalise_arguments},
     },
     event::{FinishReason, ModelEvent, Usage},
@@ -185,12 +185,12 @@ impl AnswerReader {
 
 impl Reader for AnswerReader {
     fn event(&mut self, name: &str, data: Value) -> Result<Progress, ReadError> {
-        self.anything = true;
         let kind = data
             .get("type")
             .and_then(Value::as_str)
             .unwrap_or(name)
             .to_owned();
+        self.anything |= kind.starts_with("response.");
         if !KNOWN.contains(&kind.as_str()) {
             return Ok(Progress {
                 token: kind == "response.created",
@@ -250,6 +250,19 @@ impl Reader for AnswerReader {
     fn plain(&mut self, body: Value) -> Result<Vec<ModelEvent>, ReadError> {
         let mut response: wire::ResponseObject = serde_json::from_value(body)
             .map_err(|error| ReadError::unreadable("the answer is not a response", &error))?;
+        match response.status.as_deref() {
+            None if response.object != "response" && response.output.is_empty() => {
+                return Err(ReadError::Unreadable(
+                    "the answer is not a response: it has neither a status nor output".to_owned(),
+                ));
+            }
+            Some(status @ ("in_progress" | "queued")) => {
+                return Err(ReadError::Unreadable(format!(
+                    "the answer is not there yet: its status is `{status}`"
+                )));
+            }
+            _ => {}
+        }
         let mut events = Vec::new();
         for (index, item) in (0_u64..).zip(std::mem::take(&mut response.output)) {
             self.item(&mut events, index, item, true)?;
@@ -262,8 +275,15 @@ impl Reader for AnswerReader {
         self.finish.is_some()
     }
 
-    fn may_end_here(&self) -> bool {
-        !self.anything
+    // `[DONE]` is not of this format; proxies add it also where the answer broke off.
+    fn ending(&self, _marked: bool) -> Ending {
+        if self.is_complete() {
+            Ending::Complete
+        } else if self.anything {
+            Ending::Cut
+        } else {
+            Ending::Nothing
+        }
     }
 
     fn finish(mut self: Box<Self>, random: &dyn Random) -> Vec<ModelEvent> {

@@ -22,7 +22,7 @@ fn read(stream: &str) -> Vec<ModelEvent> {
             break;
         }
     }
-    assert!(reader.is_complete() || reader.may_end_here());
+    assert_eq!(reader.ending(false), Ending::Complete);
     events.extend(reader.finish(&*SeededRandom::new(1)));
     events
 }
@@ -168,12 +168,12 @@ fn how_an_answer_ended_is_normalised_or_202() {
 #[test]
 fn nothing_is_shown_before_content_and_a_cut_answer_is_not_complete_or_216() {
     let mut reader = AnswerReader::default();
-    assert!(reader.may_end_here());
+    assert_eq!(reader.ending(true), Ending::Nothing);
     let created = reader
         .event("", json!({"type": "response.created", "response": {"id": "r"}}))
         .unwrap();
     assert!(created.events.is_empty() && created.token);
-    assert!(!reader.may_end_here() && !reader.is_complete());
+    assert_eq!(reader.ending(true), Ending::Cut);
 }
 
 #[test]
