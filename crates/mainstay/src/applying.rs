@@ -205,6 +205,8 @@ fn refusal(manifest: &Manifest, object: &Applied, error: &kube::Error) -> Failur
         .iter()
         .flat_map(|details| &details.causes)
         .map(|cause| (cause.field.trim_start_matches('.'), cause.message.as_str()))
+        // The remark that rules were not looked at for the other faults' sake is no fault.
+        .filter(|(field, _)| *field != "<nil>")
         .collect();
     let conflict = status.reason == "Conflict" && status.code == 409;
     let text = if causes.is_empty() {

@@ -55,8 +55,21 @@ impl Endpoints {
             Err(error) => return Err(Failure::new(format!("{}: {error}", file.display()))),
         };
         serde_json::from_str(&text).map(Some).map_err(|error| {
-            Failure::new(format!("{}: {error}", file.display())).with_hint("run `mainstay up` again")
+            Failure::new(format!("{}: {error}", file.display()))
+                .with_hint("`mainstay down` and `mainstay up` write it anew")
         })
+    }
+
+    /// The endpoints of the server that runs on `data`, if one does. The file of a server that has gone is not looked at.
+    ///
+    /// # Errors
+    ///
+    /// When one runs and the file cannot be read.
+    pub(crate) fn running(data: &Path) -> Result<Option<Self>, Failure> {
+        if data_directory::holder(data).is_none() {
+            return Ok(None);
+        }
+        Ok(Self::read(data)?.filter(|endpoints| endpoints.alive(data)))
     }
 
     /// The endpoints of the server that runs on `data`.
@@ -69,12 +82,7 @@ impl Endpoints {
             Failure::new(format!("no server runs on data directory {}", shown(data)))
                 .with_hint("start one with `mainstay up`, or name its directory with `--data DIR`")
         };
-        let endpoints = Self::read(data)?.ok_or_else(absent)?;
-        if endpoints.alive(data) {
-            Ok(endpoints)
-        } else {
-            Err(absent())
-        }
+        Self::running(data)?.ok_or_else(absent)
     }
 
     /// Whether the process of the file is there and is the server of `data`.

@@ -63,6 +63,9 @@ const KUBERNETES_API: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOS
 const LOG_BYTES: u64 = 10 * 1024 * 1024;
 const LOG_FILES: usize = 3;
 
+/// The shortest token that is accepted from the file: a shorter one was cut off or written by somebody else.
+const SHORTEST_TOKEN: usize = 32;
+
 /// A running server.
 pub(crate) struct Running {
     endpoints: Endpoints,
@@ -104,7 +107,10 @@ impl Running {
 pub(crate) async fn start(arguments: &ServeArguments) -> Result<Running, Failure> {
     let data = DataDirectory::open(&arguments.data.data).map_err(|error| no_data_directory(&error))?;
     start_log(&data, arguments)?;
-    let former = Endpoints::read(data.path())?;
+    // A former run's file only keeps addresses from changing: one that cannot be read is written anew.
+    let former = Endpoints::read(data.path())
+        .inspect_err(|failure| tracing::warn!("the former endpoints are not known: {failure}"))
+        .unwrap_or_default();
     let (former_http, former_kube) = former
         .as_ref()
         .map(Endpoints::former_addresses)
@@ -131,7 +137,11 @@ pub(crate) async fn start(arguments: &ServeArguments) -> Result<Running, Failure
         .await
         .map_err(|error| not_bound(listen, &error, "--listen"))?;
     // The API binds its own later; that it could is known before the databases are created.
-    drop(TcpListener::bind(kube_listen).await.map_err(|error| not_bound(kube_listen, &error, "--kube-listen"))?);
+    drop(
+        TcpListener::bind(kube_listen)
+            .await
+            .map_err(|error| not_bound(kube_listen, &error, "--kube-listen"))?,
+    );
     let front_address = listener
         .local_addr()
         .map_err(|error| Failure::new(format!("the front door's address: {error}")))?;
@@ -348,11 +358,21 @@ fn front_door(
 fn front_token(data: &DataDirectory, random: &SharedRandom) -> Result<String, Failure> {
     let file: PathBuf = data.keys_dir().join("front-door-token");
     match std::fs::read_to_string(&file) {
-        Ok(token) if !token.trim().is_empty() => return Ok(token.trim().to_owned()),
+        Ok(token)
+            if token.len() >= SHORTEST_TOKEN && token.bytes().all(|byte| byte.is_ascii_alphanumeric()) =>
+        {
+            return Ok(token);
+        }
+        Ok(_) => {
+            return Err(
+                Failure::new(format!("{}: not a token of this program", file.display()))
+                    .with_hint("delete the file; the next start makes a new token"),
+            );
+        }
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
             return Err(Failure::new(format!("{}: {error}", file.display())));
         }
-        _ => {}
+        Err(_) => {}
     }
     // Two version 4 identifiers: 244 random bits.
     let token = format!("{}{}", random.uuid().simple(), random.uuid().simple());

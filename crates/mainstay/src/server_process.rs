@@ -8,6 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use mainstay_store::data_directory;
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -116,35 +117,27 @@ fn server_arguments(arguments: &ServeArguments) -> Vec<String> {
 
 /// Drains and stops the server of `data`. Gives whether one ran.
 pub(crate) fn stop(data: &Path) -> Result<bool, Failure> {
-    let Some(endpoints) = Endpoints::read(data)? else {
+    // The lock of the directory tells who runs; a file may be stale and its pid a stranger's.
+    let Some(number) = data_directory::holder(data) else {
         return Ok(false);
     };
-    if !endpoints.alive(data) {
-        return Ok(false);
-    }
-    let pid = i32::try_from(endpoints.pid)
+    let pid = i32::try_from(number)
         .ok()
         .and_then(rustix::process::Pid::from_raw);
     let Some(pid) = pid else {
         return Ok(false);
     };
-    rustix::process::kill_process(pid, rustix::process::Signal::TERM).map_err(|error| {
-        Failure::new(format!(
-            "the server with pid {} cannot be stopped: {error}",
-            endpoints.pid
-        ))
-    })?;
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM)
+        .map_err(|error| Failure::new(format!("the server with pid {number} cannot be stopped: {error}")))?;
     let ends = Instant::now() + ENDS_WITHIN;
-    while endpoints.alive(data) {
+    while data_directory::holder(data) == Some(number) {
         if Instant::now() > ends {
             return Err(Failure::new(format!(
-                "the server with pid {} has not ended within {} s",
-                endpoints.pid,
+                "the server with pid {number} has not ended within {} s",
                 ENDS_WITHIN.as_secs()
             ))
             .with_hint(format!(
-                "`kill -9 {}` ends it at once; nothing acknowledged is lost",
-                endpoints.pid
+                "`kill -9 {number}` ends it at once; nothing acknowledged is lost"
             )));
         }
         std::thread::sleep(LOOKS_EVERY);

@@ -8,6 +8,7 @@ use std::{
 
 use futures::TryStreamExt;
 use kube::{Api, Client, api::DynamicObject, runtime::watcher};
+use mainstay_workload::{Connector, OutboundRequest};
 use serde_json::Value;
 
 use crate::{
@@ -26,11 +27,14 @@ const MANAGER: &str = "mainstay-up";
 /// How long `up` waits for the agents it applied before it says what they wait for.
 const SETTLES_WITHIN: Duration = Duration::from_secs(15);
 
+/// How often the front door is asked whether it leads to an agent that is Running.
+const ASKS_EVERY: Duration = Duration::from_millis(20);
+
 /// Starts the server, or finds the one that runs, applies the manifests and says what came of it.
 pub(crate) async fn run(arguments: &UpArguments, program: &str) -> Result<(), Failure> {
     let began = Instant::now();
     let data = &arguments.serve.data.data;
-    let mut running = Endpoints::read(data)?.filter(|endpoints| endpoints.alive(data));
+    let mut running = Endpoints::running(data)?;
     if let Some(endpoints) = &running
         && arguments.restart
     {
@@ -102,8 +106,12 @@ async fn settle(
         .filter(|object| object.kind.kind == "AgentRuntime")
         .collect();
     // Together: several agents that wait for something would else be waited for one after the other.
-    for report in
-        futures::future::join_all(agents.iter().map(|agent| agent_report(&client, agent, began))).await
+    for report in futures::future::join_all(
+        agents
+            .iter()
+            .map(|agent| agent_report(&client, endpoints, agent, began)),
+    )
+    .await
     {
         terminal::message(report);
     }
@@ -128,7 +136,7 @@ fn objects(client: &Client, object: &Applied) -> Api<DynamicObject> {
 }
 
 /// Waits until the agent runs, or says what it waits for.
-async fn agent_report(client: &Client, agent: &Applied, began: Instant) -> String {
+async fn agent_report(client: &Client, endpoints: &Endpoints, agent: &Applied, began: Instant) -> String {
     let api = objects(client, agent);
     let mut last = None;
     let running = async {
@@ -144,6 +152,8 @@ async fn agent_report(client: &Client, agent: &Applied, began: Instant) -> Strin
             let runs = phase == "Running";
             last = Some(object);
             if runs {
+                // The status may be that of a former run: what counts is that the agent can be talked to.
+                answers(endpoints, agent).await;
                 return true;
             }
         }
@@ -163,6 +173,36 @@ async fn agent_report(client: &Client, agent: &Applied, began: Instant) -> Strin
             SETTLES_WITHIN.as_secs()
         ),
         Some(object) => format!("agent {} is {}", agent.name, blocked(&object.data)),
+    }
+}
+
+/// Returns once the front door leads to the agent.
+async fn answers(endpoints: &Endpoints, agent: &Applied) {
+    let namespace = agent.namespace.as_deref().unwrap_or_default();
+    let url = format!("{}/agents/{namespace}/{}/readyz", endpoints.http, agent.name);
+    let (Ok(url), Ok(connector)) = (url::Url::parse(&url), Connector::direct()) else {
+        return;
+    };
+    let mut headers = http::HeaderMap::new();
+    if let Ok(token) = http::HeaderValue::from_str(&format!("Bearer {}", endpoints.token)) {
+        headers.insert(http::header::AUTHORIZATION, token);
+    }
+    loop {
+        let request = OutboundRequest {
+            method: http::Method::GET,
+            url: url.clone(),
+            headers: headers.clone(),
+            body: None,
+            deadline: SETTLES_WITHIN,
+        };
+        if connector
+            .send(request)
+            .await
+            .is_ok_and(|answer| answer.status.is_success())
+        {
+            return;
+        }
+        tokio::time::sleep(ASKS_EVERY).await;
     }
 }
 
