@@ -46,6 +46,13 @@ pub(crate) enum ConfigError {
     Write { place: String, error: String },
 }
 
+impl ConfigError {
+    /// Whether a whole object that the Pod uses is not there.
+    pub(crate) fn is_missing_object(&self) -> bool {
+        matches!(self, Self::ConfigMapMissing { .. } | Self::SecretMissing { .. })
+    }
+}
+
 /// The environment of a container, references replaced. It begins with what the host lends every Pod.
 pub(crate) fn environment(
     pod: &Pod,
@@ -386,6 +393,12 @@ mod tests {
             text(key("secretKeyRef", "s")),
             "couldn't find key no in Secret ns/s"
         );
+        let missing = |name| {
+            resolve(key("configMapKeyRef", name))
+                .unwrap_err()
+                .is_missing_object()
+        };
+        assert!(missing("gone") && !missing("cm"));
         let binary = text(json!({ "name": "c", "envFrom": [{ "secretRef": { "name": "b" } }] }));
         assert!(binary.contains("key RAW in Secret ns/b"), "{binary}");
         let field = json!({ "name": "c", "env": [{ "name": "X", "valueFrom": { "fieldRef": { "fieldPath": "spec.magic" } } }] });

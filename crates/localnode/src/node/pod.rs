@@ -264,14 +264,38 @@ impl Worker {
                     .message
                     .as_ref()
                     .map_or_else(String::new, |message| format!(": {message}"));
-                let note = format!(
-                    "Back-off {wait:?} restarting failed container {}{told}",
-                    runtime.name
-                );
+                let note = restart_note(&runtime.name, wait, &told);
                 runtime.last = Some(ended);
                 runtime.start = Some(Start::At(Instant::now() + wait));
                 self.note(true, "BackOff", note);
             }
+        }
+    }
+}
+
+/// What the Event of a restart says; the first one follows at once.
+fn restart_note(container: &str, wait: Duration, told: &str) -> String {
+    if wait.is_zero() {
+        format!("Restarting failed container {container} at once{told}")
+    } else {
+        format!("Back-off {wait:?} restarting failed container {container}{told}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_event_of_a_restart_names_a_wait_only_where_there_is_one() {
+        for (seconds, expected) in [
+            (0, "Restarting failed container main at once: no file"),
+            (10, "Back-off 10s restarting failed container main: no file"),
+        ] {
+            assert_eq!(
+                restart_note("main", Duration::from_secs(seconds), ": no file"),
+                expected
+            );
         }
     }
 }

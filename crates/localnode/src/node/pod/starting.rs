@@ -59,7 +59,13 @@ impl Worker {
             }
             if due.is_empty() {
                 // Running containers keep what they have, as they do on a cluster.
-                tracing::warn!(pod = %self.pod.name_any(), namespace = %self.namespace, %error, "the files of a Pod were not updated");
+                let pod = self.pod.name_any();
+                if error.is_missing_object() {
+                    // Often the Pod goes next: what an owner's deletion takes along has no order.
+                    tracing::info!(%pod, namespace = %self.namespace, %error, "the files of a Pod stay as they are");
+                } else {
+                    tracing::warn!(%pod, namespace = %self.namespace, %error, "the files of a Pod were not updated");
+                }
             }
             self.wait_for_config(&due, &error.to_string());
             return;
