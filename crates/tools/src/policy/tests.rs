@@ -538,11 +538,7 @@ fn om_351_check_names_the_rule_and_the_compilers_message() {
         "rule typo: ERROR: <input>:1:1: undeclared reference to 'bdy' (in container '')"
     );
     assert!(error.is_compile_error());
-    for expression in [
-        "body.id ==",
-        "body.x\n  == 1 &&\n  bdy.y",
-        "no\u{7}",
-    ] {
+    for expression in ["body.id ==", "body.x\n  == 1 &&\n  bdy.y", "no\u{7}"] {
         let error = refused(policy("p", vec![deny("lines", expression)])).to_string();
         assert!(!error.contains(char::is_control), "{expression:?}: {error:?}");
     }
