@@ -313,10 +313,8 @@ fn load_error(options: &KubeOptions, error: rusqlite::Error) -> OpenError {
         .path
         .as_ref()
         .map_or_else(|| "memory".to_owned(), |path| path.display().to_string());
-    OpenError::Load {
-        path,
-        source: error.into(),
-    }
+    let source = StorageFault::from(error).at(&path);
+    OpenError::Load { path, source }
 }
 
 #[cfg(test)]

@@ -5,6 +5,10 @@
 //! table. What is not in the table is refused, and a refusal leaves no trace: the file is inspected without locks and
 //! side files (`inspect.rs`) before anything opens it for writing. An older layout of ours is upgraded in place after a
 //! verified backup (`upgrade.rs`).
+//!
+//! Opening does not check every page: the time would grow with the file, at every start. All objects are read on start
+//! anyway; damage in a page that is read later fails that read with an error that names the file and the way out
+//! ([`crate::StorageFault::is_damaged`]).
 
 mod fingerprint;
 mod inspect;
@@ -17,11 +21,11 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
-use rusqlite::{Connection, OpenFlags};
+use rusqlite::{Connection, ErrorCode, OpenFlags};
 
 use crate::StorageFault;
 
-/// Why a database file cannot be opened. But for `Upgrade` and `Storage` midway, the file is exactly as it was.
+/// Why a database file cannot be opened. But for `Upgrade`, `Full` and `Storage` midway, the file is exactly as it was.
 #[derive(Debug, thiserror::Error)]
 pub enum LayoutError {
     /// The file is not an SQLite database.
@@ -29,6 +33,39 @@ pub enum LayoutError {
     NotADatabase {
         /// The file.
         path: PathBuf,
+    },
+    /// A database whose content is wrong, its log included: cut off, or overwritten.
+    #[error(
+        "{} is damaged: {detail}; it was not changed. Restore it from a backup, or move it and its -wal away to start empty",
+        path.display()
+    )]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What SQLite answered.
+        detail: String,
+    },
+    /// The log of a database that is not there.
+    #[error(
+        "{} is missing or empty, but its log {} holds changes; nothing was changed. Put the file back beside its log, or \
+         move the log away to start empty",
+        path.display(),
+        log.display()
+    )]
+    LogWithoutFile {
+        /// The file.
+        path: PathBuf,
+        /// Its log.
+        log: PathBuf,
+    },
+    /// There is no room for what opening writes.
+    #[error("no space is left on the disk to open {}; nothing is lost. Free some space and start again", path.display())]
+    Full {
+        /// The file.
+        path: PathBuf,
+        /// What SQLite answered.
+        #[source]
+        source: StorageFault,
     },
     /// A database, but none of ours.
     #[error("{} holds a database of another program; it was not changed", path.display())]
@@ -99,10 +136,33 @@ pub enum LayoutError {
 }
 
 impl LayoutError {
+    /// What an error of SQLite means for the file it was opening.
+    fn of(path: &Path, error: rusqlite::Error) -> Self {
+        let path = path.to_owned();
+        match error.sqlite_error_code() {
+            Some(ErrorCode::NotADatabase) if !inspect::has_magic(&path) => Self::NotADatabase { path },
+            Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt) => Self::Damaged {
+                path,
+                detail: error.to_string(),
+            },
+            _ => {
+                let source = StorageFault::from(error);
+                if source.is_full() {
+                    Self::Full { path, source }
+                } else {
+                    Self::Storage { path, source }
+                }
+            }
+        }
+    }
+
     /// Stable reason for logs and exit messages.
     pub fn reason(&self) -> &'static str {
         match self {
             Self::NotADatabase { .. } => "NotADatabase",
+            Self::Damaged { .. } => "DatabaseDamaged",
+            Self::LogWithoutFile { .. } => "DatabaseLogWithoutFile",
+            Self::Full { .. } => "DiskFull",
             Self::Unknown { .. } => "LayoutUnknown",
             Self::Modified { .. } => "LayoutModified",
             Self::Newer { .. } => "LayoutNewer",
@@ -209,10 +269,7 @@ impl Layouts {
         upgrade: Upgrade,
         now: Timestamp,
     ) -> Result<Connection, LayoutError> {
-        let storage = |source: rusqlite::Error| LayoutError::Storage {
-            path: path.to_owned(),
-            source: source.into(),
-        };
+        let storage = |error: rusqlite::Error| LayoutError::of(path, error);
         let found = inspect::inspect(path, self)?;
         match found {
             Found::Empty => {

@@ -119,6 +119,15 @@ impl PayloadError {
         }
     }
 
+    /// Adds the file of `connection` to what the disk answered.
+    fn named(self, connection: &rusqlite::Connection) -> Self {
+        match self {
+            Self::Full(fault) => Self::Full(fault.named(connection)),
+            Self::Storage(fault) => Self::Storage(fault.named(connection)),
+            other => other,
+        }
+    }
+
     /// True if the disk refused, as opposed to an answer about the data.
     fn is_storage(&self) -> bool {
         matches!(self, Self::Full(_) | Self::Storage(_))
@@ -205,7 +214,13 @@ impl PayloadStore {
     /// Opens `payload.db` and starts its thread. Blocks for as long as recognition takes. The caller holds the data
     /// directory's lock, or asks for [`Upgrade::Refused`].
     pub fn open(options: PayloadOptions) -> Result<Self, OpenError> {
-        let setup = |error: rusqlite::Error| OpenError::Setup(error.into());
+        let setup = |error: rusqlite::Error| {
+            let fault = StorageFault::from(error);
+            OpenError::Setup(match &options.path {
+                Some(path) => fault.at(&path.to_string_lossy()),
+                None => fault,
+            })
+        };
         let connection = match &options.path {
             Some(path) => layout::layouts().open(path, options.upgrade, options.clock.now())?,
             None => layout::layouts().open_in_memory().map_err(setup)?,

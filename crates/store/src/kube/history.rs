@@ -98,14 +98,15 @@ fn open(path: &PathBuf) -> rusqlite::Result<Connection> {
 }
 
 fn page(connection: &Connection, query: &Query, sealing: &Sealing) -> Result<Page, HistoryError> {
-    let compacted = state::compacted(connection).map_err(storage)?;
+    let named = |error| HistoryError::Storage(StorageFault::of(error, connection));
+    let compacted = state::compacted(connection).map_err(named)?;
     if query.revision < compacted {
         return Err(HistoryError::Compacted {
             revision: query.revision,
             oldest: compacted,
         });
     }
-    read_page(connection, query, sealing).map_err(storage)
+    read_page(connection, query, sealing).map_err(named)
 }
 
 /// First the keys, from the index alone, then the values of those that are returned: counting the rest costs no values.

@@ -719,6 +719,45 @@ async fn a_watch_ends_when_the_store_is_closed() {
     assert!(within(watch.next()).await.is_err());
 }
 
+/// Overwrites every page but the first.
+fn damage(path: &Path) {
+    let mut bytes = std::fs::read(path).unwrap();
+    bytes[4096..].fill(0xa5);
+    std::fs::write(path, bytes).unwrap();
+}
+
+#[tokio::test]
+async fn ka_030_damage_met_later_is_an_error_that_names_the_file_and_the_way_out() {
+    let world = tempfile::tempdir().unwrap();
+    let path = world.path().join("kube.db");
+    let store = KubeStore::open(KubeOptions::file(&path)).unwrap();
+    for number in 0..50 {
+        one(&store, create(&number.to_string(), &"x".repeat(3000))).await;
+    }
+    store.close().await;
+    let store = KubeStore::open(KubeOptions::file(&path)).unwrap();
+    damage(&path);
+    let error = within(store.list_at(RESOURCE, None, 10, None, 100))
+        .await
+        .unwrap_err();
+    let HistoryError::Storage(fault) = &error else {
+        panic!("{error:?}");
+    };
+    assert!(fault.is_damaged());
+    assert!(fault.to_string().contains("kube.db is damaged"), "{fault}");
+    assert!(fault.to_string().contains("from a backup"), "{fault}");
+    store.close().await;
+
+    let error = KubeStore::open(KubeOptions::file(&path)).unwrap_err();
+    let mut chain = error.to_string();
+    let mut source = std::error::Error::source(&error);
+    while let Some(cause) = source {
+        chain.push_str(&format!(": {cause}"));
+        source = cause.source();
+    }
+    assert!(chain.contains("kube.db is damaged"), "{chain}");
+}
+
 #[test]
 fn ka_033_kube_db_of_a_newer_layout_is_refused_with_its_bytes_unchanged() {
     let world = tempfile::tempdir().unwrap();

@@ -16,7 +16,7 @@ use super::options::KubeOptions;
 use super::state::{self, Shared, State};
 use super::{CommitError, OpenError, load_error};
 use crate::StorageFault;
-use crate::storage::from_io;
+use crate::storage::{from_io, write_back_log};
 
 /// One transaction holds at most this many callers, so that its first caller does not wait for a crowd.
 const GROUP_CALLERS: usize = 512;
@@ -128,6 +128,7 @@ impl Writer {
             self.shared.write().close();
         }
         self.notice.send_modify(|_| {});
+        write_back_log(&self.connection);
         if let Err((_, error)) = self.connection.close() {
             tracing::warn!(%error, "closing the store of objects failed; the next start recovers it");
         }
@@ -250,7 +251,7 @@ impl Writer {
         error: rusqlite::Error,
     ) {
         let alone = callers.len() == 1;
-        let fault = StorageFault::from(error);
+        let fault = StorageFault::of(error, &self.connection);
         for (caller, verdict) in callers.into_iter().zip(verdicts) {
             match verdict {
                 Err(Refused {
@@ -317,7 +318,8 @@ impl Writer {
     fn compact_by_itself(&mut self) {
         let target = self.shared.read().window().start();
         if let Err(error) = self.compaction_step(target) {
-            tracing::warn!(%error, "compaction failed; it goes on after the next commit");
+            let fault = StorageFault::of(error, &self.connection);
+            tracing::warn!(%fault, "compaction failed; it goes on after the next commit");
             self.compaction_paused = true;
         }
     }
@@ -333,7 +335,7 @@ impl Writer {
         // Watchers that stand before the new start learn it now, not with the next commit.
         self.notice.send_modify(|_| {});
         self.compaction_step(target)
-            .map_err(|error| CommitError::storage(error.into()))?;
+            .map_err(|error| CommitError::storage(StorageFault::of(error, &self.connection)))?;
         Ok(CompactionStep {
             compacted: self.compacted,
             target,

@@ -1,3 +1,5 @@
+mod log;
+
 use std::collections::BTreeMap;
 
 use super::*;
@@ -172,7 +174,7 @@ fn or_279_a_newer_layout_that_stands_only_in_a_hot_log_is_seen_and_refused_witho
 }
 
 #[test]
-fn a_hot_log_with_rows_only_is_recovered_without_a_copy() {
+fn a_hot_log_with_rows_only_is_recovered() {
     let world = tempfile::tempdir().unwrap();
     let crashed = world.path().join("crashed");
     std::fs::create_dir(&crashed).unwrap();

@@ -642,6 +642,35 @@ async fn retention_by_size_drops_the_session_unused_for_longest_first() {
     assert!(store.used_bytes().await.unwrap() < 300_000);
 }
 
+#[tokio::test]
+async fn damage_met_later_is_an_error_that_names_payload_db_and_the_way_out() {
+    let world = tempfile::tempdir().unwrap();
+    let path = world.path().join("payload.db");
+    let store = PayloadStore::open(PayloadOptions::file(&path)).unwrap();
+    store.create_session(&key("s"), at(0)).await.unwrap();
+    for number in 0..200 {
+        let mut event = event("message");
+        event.data = json!({ "n": number, "text": "x".repeat(3000) });
+        store
+            .append(&key("s"), vec![event], Vec::new(), Durability::Relaxed)
+            .await
+            .unwrap();
+    }
+    store.close().await;
+    let store = PayloadStore::open(PayloadOptions::file(&path)).unwrap();
+    let mut bytes = std::fs::read(&path).unwrap();
+    let half = bytes.len() / 2;
+    bytes[half..].fill(0xa5);
+    std::fs::write(&path, bytes).unwrap();
+    let error = within(store.events_after(&key("s"), 0, 1000)).await.unwrap_err();
+    let PayloadError::Storage(fault) = &error else {
+        panic!("{error:?}");
+    };
+    assert!(fault.is_damaged());
+    assert!(fault.to_string().contains("payload.db is damaged"), "{fault}");
+    store.close().await;
+}
+
 #[test]
 fn or_273_payload_db_of_a_newer_layout_is_refused_with_its_bytes_unchanged() {
     let world = tempfile::tempdir().unwrap();

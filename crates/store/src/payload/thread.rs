@@ -12,7 +12,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::{PayloadError, PayloadStatistics};
 use crate::CommitGate;
-use crate::storage::from_io;
+use crate::storage::{from_io, write_back_log};
 
 /// One transaction takes at most this many calls, so that its first caller does not wait for a crowd.
 const GROUP: usize = 256;
@@ -54,7 +54,7 @@ impl<T: Send, F: Fn(&Connection) -> Result<T, PayloadError> + Send> Call for Typ
     }
 
     fn run(&mut self, connection: &Connection) -> Result<(), PayloadError> {
-        let result = (self.work)(connection);
+        let result = (self.work)(connection).map_err(|error| error.named(connection));
         let verdict = result.as_ref().map(|_| ()).map_err(Clone::clone);
         self.result = Some(result);
         verdict
@@ -208,6 +208,7 @@ impl Owner {
         }
         // Calls still in the queue are answered `Closed` when their reply is dropped.
         self.messages.close();
+        write_back_log(&self.connection);
         if let Err((_, error)) = self.connection.close() {
             tracing::warn!(%error, "closing the session store failed; the next start recovers it");
         }
@@ -242,7 +243,8 @@ impl Owner {
                 }
             }
             Err(error) => {
-                tracing::error!(%error, "a write to the session store failed");
+                let error = error.named(&self.connection);
+                tracing::error!(%error, source = std::error::Error::source(&error).map(tracing::field::display), "a write to the session store failed");
                 for call in calls {
                     call.answer(Some(error.clone()));
                 }
