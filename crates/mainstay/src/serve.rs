@@ -21,7 +21,7 @@ use std::{
 
 use mainstay_agent::{EngineMetrics, Hubs, StoredCooldowns};
 use mainstay_controllers::{Controllers, ControllersOptions};
-use mainstay_kubeapi::{Identity, ServeOptions};
+use mainstay_kubeapi::{Identity, SecretSeal, ServeOptions};
 use mainstay_llm::Cooldowns;
 use mainstay_localnode::{Handle, LocalNode, LocalNodeOptions, Parts};
 use mainstay_server::{
@@ -154,7 +154,7 @@ pub(crate) async fn start(arguments: &ServeArguments) -> Result<Running, Failure
         &clock,
         &random,
         &metrics,
-        logs.clone(),
+        (logs.clone(), data.keys_dir()),
         inner.clone(),
     )
     .await?;
@@ -267,9 +267,14 @@ fn start_log(data: &DataDirectory, arguments: &ServeArguments) -> Result<(), Fai
 async fn open_stores(data: &DataDirectory) -> Result<(KubeStore, PayloadStore), Failure> {
     let (kube, payload) = (data.kube_db(), data.payload_db());
     let (kube_path, payload_path) = (kube.clone(), payload.clone());
+    // Secrets are encrypted in the file (KA-034).
+    let seal = Arc::new(SecretSeal::new(&data.keys_dir()));
     let opened = tokio::task::spawn_blocking(move || {
-        let kube =
-            KubeStore::open(KubeOptions::file(kube)).map_err(|error| not_opened(&kube_path, &error))?;
+        let kube = KubeStore::open(KubeOptions {
+            seal: Some(seal),
+            ..KubeOptions::file(kube)
+        })
+        .map_err(|error| not_opened(&kube_path, &error))?;
         let payload = PayloadStore::open(PayloadOptions::file(payload))
             .map_err(|error| not_opened(&payload_path, &error))?;
         Ok((kube, payload))

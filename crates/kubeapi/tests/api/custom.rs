@@ -178,9 +178,15 @@ async fn a_definition_goes_with_the_last_object_that_a_finalizer_held_ka_012() {
     let widget = format!("{WIDGETS}/held");
     let dying = |answer: &crate::harness::Answer| answer.json()["metadata"]["deletionTimestamp"].is_string();
     server.until(&widget, WIDGETS, dying).await;
-    let released = server.merge(&widget, &json!({"metadata": {"finalizers": null}})).await;
+    let released = server
+        .merge(&widget, &json!({"metadata": {"finalizers": null}}))
+        .await;
     assert_eq!(released.status, StatusCode::OK, "{}", released.message());
-    server.until(&path, DEFINITIONS, |answer| answer.status == StatusCode::NOT_FOUND).await;
+    server
+        .until(&path, DEFINITIONS, |answer| {
+            answer.status == StatusCode::NOT_FOUND
+        })
+        .await;
 }
 
 #[tokio::test]

@@ -6,7 +6,12 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::{
-    applying::cause, arguments::StatusArguments, cluster, commands::up, endpoints::Endpoints, terminal,
+    applying::{self, cause},
+    arguments::StatusArguments,
+    cluster,
+    commands::up,
+    endpoints::Endpoints,
+    terminal,
     terminal::Failure,
 };
 
@@ -99,13 +104,17 @@ fn row<K: kube::Resource + Serialize>(kind: &'static str, object: &K) -> Result<
         .unwrap_or("Pending")
         .to_owned();
     let healthy = matches!(phase.as_str(), "Running" | "Ready" | "Active" | "Superseded");
-    let blocked = if healthy {
-        String::new()
-    } else {
+    let unselected = applying::condition(&value, "PolicyBound")
+        .is_some_and(|bound| bound.get("status").and_then(Value::as_str) == Some("False"));
+    let blocked = if !healthy {
         let text = up::blocked(&value);
         text.strip_prefix(&format!("{phase}: "))
             .unwrap_or_default()
             .to_owned()
+    } else if unselected {
+        "no ToolPolicy selects it: every call is refused".to_owned()
+    } else {
+        String::new()
     };
     Ok(Row {
         kind,

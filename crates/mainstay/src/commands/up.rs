@@ -27,6 +27,8 @@ const MANAGER: &str = "mainstay-up";
 /// How long `up` waits for the agents it applied before it says what they wait for.
 const SETTLES_WITHIN: Duration = Duration::from_secs(15);
 
+/// How long `up` waits for the word whether a policy selects a registry.
+const JUDGED_WITHIN: Duration = Duration::from_secs(3);
 /// How often the front door is asked whether it leads to an agent that is Running.
 const ASKS_EVERY: Duration = Duration::from_millis(20);
 
@@ -115,9 +117,8 @@ async fn settle(
     {
         terminal::message(report);
     }
-    for registry in applied.iter().filter(|object| object.kind.kind == "ToolRegistry") {
-        warn_about_unselected(&client, registry).await;
-    }
+    let registries = applied.iter().filter(|object| object.kind.kind == "ToolRegistry");
+    futures::future::join_all(registries.map(|registry| warn_about_unselected(&client, registry))).await;
     conclude(endpoints, agents.first().copied(), program, &arguments.serve.data);
     match read.failures.len() + refused {
         0 => Ok(()),
@@ -258,12 +259,21 @@ fn blocking(object: &Value) -> Option<&Value> {
 
 /// Every call to a registry that no policy selects is refused; who finds that out in a conversation is puzzled.
 async fn warn_about_unselected(client: &Client, registry: &Applied) {
-    let Ok(Some(object)) = objects(client, registry).get_opt(&registry.name).await else {
+    let mut changes = Box::pin(watcher::watch_object(objects(client, registry), &registry.name));
+    // The registry was applied a moment ago: its controller has yet to judge it. Without a policy engine it never does.
+    let judged = async {
+        while let Ok(Some(change)) = changes.try_next().await {
+            let bound = change.and_then(|object| applying::condition(&object.data, "PolicyBound").cloned());
+            if bound.is_some() {
+                return bound;
+            }
+        }
+        None
+    };
+    let Ok(Some(bound)) = tokio::time::timeout(JUDGED_WITHIN, judged).await else {
         return;
     };
-    let unselected = applying::condition(&object.data, "PolicyBound")
-        .is_some_and(|condition| condition.get("status").and_then(Value::as_str) == Some("False"));
-    if unselected {
+    if bound.get("status").and_then(Value::as_str) == Some("False") {
         terminal::warning(format!(
             "no ToolPolicy selects ToolRegistry {}: every call of its tools will be refused",
             registry.name

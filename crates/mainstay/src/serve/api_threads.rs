@@ -1,6 +1,6 @@
 //! The embedded API on threads of its own: a busy or broken agent cannot starve `kubectl` (`interfaces.md` 3).
 
-use std::sync::Arc;
+use std::{path::PathBuf, sync::Arc};
 
 use kube::Client;
 use mainstay_kubeapi::{Api, ApiOptions, Identity, ServeError, ServeOptions, Serving};
@@ -49,13 +49,13 @@ impl Drop for Shared {
 }
 
 impl ApiThreads {
-    /// Opens the API over `kube` and starts its background work, until `cancellation`.
+    /// Opens the API over `kube`, whose signing keys are kept in `keys`, and starts its background work, until `cancellation`.
     pub(super) async fn start(
         kube: KubeStore,
         clock: &SharedClock,
         random: &SharedRandom,
         metrics: &Metrics,
-        logs: Logs,
+        (logs, keys): (Logs, PathBuf),
         cancellation: CancellationToken,
     ) -> Result<Self, Failure> {
         let runtime = Builder::new_multi_thread()
@@ -68,6 +68,7 @@ impl ApiThreads {
         let options = ApiOptions {
             metrics: metrics.clone(),
             logs: Some(Arc::new(logs)),
+            keys: Some(keys),
             ..ApiOptions::new(kube, Arc::clone(clock), Arc::clone(random))
         };
         let opening = handle.spawn(Api::open(options));
