@@ -54,7 +54,7 @@ bench: build ## The figures of benches/RESULTS.md
 	@benches/run
 
 .PHONY: fuzz
-fuzz: ## Feed the parsers with noise; SECONDS_EACH bounds each target
+fuzz: ## Feed the parsers with noise; SECONDS_EACH or RUNS_EACH bounds each target
 	@fuzz/run
 
 .PHONY: test-cluster
