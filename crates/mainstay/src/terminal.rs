@@ -15,7 +15,7 @@ pub(crate) fn stream(text: &str) {
 
 /// Writes a message to standard error, without what would drive the terminal: it may quote text from outside.
 pub(crate) fn message(text: impl AsRef<str>) {
-    write_to(&mut io::stderr().lock(), &printable(text.as_ref()), true);
+    tell(&printable(text.as_ref()), true);
 }
 
 /// `text` without control characters, other than new lines and tabs, and without the marks that reorder text.
@@ -29,7 +29,7 @@ pub(crate) fn printable(text: &str) -> String {
 
 /// Writes a prompt to standard error, without a newline.
 pub(crate) fn prompt(text: &str) {
-    write_to(&mut io::stderr().lock(), text, false);
+    tell(text, false);
 }
 
 /// Writes `error: …` and, where there is one, `hint: …`.
@@ -46,12 +46,7 @@ pub(crate) fn warning(text: impl AsRef<str>) {
 }
 
 fn write_to(target: &mut impl Write, text: &str, line: bool) {
-    let written = if line {
-        writeln!(target, "{text}")
-    } else {
-        write!(target, "{text}")
-    };
-    if let Err(failure) = written.and_then(|()| target.flush()) {
+    if let Err(failure) = written(target, text, line) {
         let code = if failure.kind() == io::ErrorKind::BrokenPipe {
             0
         } else {
@@ -59,6 +54,21 @@ fn write_to(target: &mut impl Write, text: &str, line: bool) {
         };
         std::process::exit(code);
     }
+}
+
+fn written(target: &mut impl Write, text: &str, line: bool) -> io::Result<()> {
+    let written = if line {
+        writeln!(target, "{text}")
+    } else {
+        write!(target, "{text}")
+    };
+    written.and_then(|()| target.flush())
+}
+
+/// Messages that nobody reads any more stop nothing: a server goes on when the terminal it was started from is gone.
+fn tell(text: &str, line: bool) {
+    // There is nowhere left to say that it could not be said.
+    let _ = written(&mut io::stderr().lock(), text, line);
 }
 
 /// A table of left-aligned columns, two spaces apart.
