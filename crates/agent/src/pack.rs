@@ -68,13 +68,7 @@ pub fn describe(findings: &[Finding]) -> String {
 
 /// `sha256:<hex>` of the bytes of a validated document (OM-171).
 pub fn digest(bytes: &[u8]) -> String {
-    use fmt::Write;
-    let mut text = String::from("sha256:");
-    for byte in Sha256::digest(bytes) {
-        // Writing to a String cannot fail.
-        let _ = write!(text, "{byte:02x}");
-    }
-    text
+    format!("sha256:{:x}", Sha256::digest(bytes))
 }
 
 /// Checks a `pack.json` against the compiled-in schema (OM-301, OM-302) and against what a schema cannot

@@ -69,10 +69,19 @@ pub(crate) async fn begin(beginning: Beginning) {
             Box::pin(driver.run()).await;
         }
         Err(error) => {
-            let _ = started.send(Err(match error {
+            let reason = error.to_string();
+            let refused = match error {
                 JournalError::Duplicate { turn, .. } => SendError::Duplicate { turn: Some(turn) },
                 other => SendError::Unavailable(other),
-            }));
+            };
+            if started.send(Err(refused)).is_err() {
+                // Its sender has left: this line is all that tells of it.
+                tracing::warn!(
+                    session = hub.key.session,
+                    error = reason,
+                    "a message was not accepted"
+                );
+            }
         }
     }
     drop(running);

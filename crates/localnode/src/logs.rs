@@ -193,7 +193,13 @@ impl PodLogs {
             None if run > 0 => {
                 let path = folder.join(format!("{}.log", run - 1));
                 if path.exists() {
-                    RunLog::open(path, clock).ok().map(Arc::new)
+                    RunLog::open(path, clock)
+                        .inspect_err(|error| {
+                            let (pod, container) = (container.pod, container.container);
+                            tracing::warn!(pod, container, %error, "the log of the run before cannot be read");
+                        })
+                        .ok()
+                        .map(Arc::new)
                 } else {
                     None
                 }
@@ -205,8 +211,13 @@ impl PodLogs {
         }
         for old in [run - 2, run - 3] {
             for suffix in ["", ".1"] {
-                // Missing is what it should be.
-                let _ = std::fs::remove_file(folder.join(format!("{old}.log{suffix}")));
+                let path = folder.join(format!("{old}.log{suffix}"));
+                match std::fs::remove_file(&path) {
+                    Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                        tracing::warn!(path = %path.display(), %error, "an old log cannot be removed");
+                    }
+                    Ok(()) | Err(_) => {}
+                }
             }
         }
         containers.insert(

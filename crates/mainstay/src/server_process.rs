@@ -55,30 +55,44 @@ pub(crate) fn start(arguments: &ServeArguments) -> Result<Endpoints, Failure> {
     let mut child = command
         .spawn()
         .map_err(|error| Failure::new(format!("the server cannot be started: {error}")))?;
+    let data = &arguments.data.data;
     match first_line(&mut child) {
-        Some(StartReport::Ready) => Endpoints::of_running_server(&arguments.data.data),
-        Some(StartReport::Failed { text, hint }) => Err(Failure { text, hint }),
-        None => Err(
-            Failure::new("the server ended before it served").with_hint(format!(
-                "its log is {}",
-                arguments.data.data.join("logs").join("mainstay.log").display()
-            )),
-        ),
+        Ok(StartReport::Ready) => Endpoints::of_running_server(data),
+        Ok(StartReport::Failed { text, hint }) => Err(Failure { text, hint }),
+        Err(reason) => Err(Failure::new(reason).with_hint(format!(
+            "its log is {}",
+            data.join("logs").join("mainstay.log").display()
+        ))),
     }
 }
 
-/// The server's report; `None` when it ended or took too long.
-fn first_line(child: &mut Child) -> Option<StartReport> {
-    let output = child.stdout.take()?;
+/// The server's report; an error says why there is none.
+fn first_line(child: &mut Child) -> Result<StartReport, String> {
+    let output = child
+        .stdout
+        .take()
+        .ok_or("the server's standard output cannot be read")?;
     let (sender, receiver) = std::sync::mpsc::sync_channel(1);
     // Reading blocks; the deadline is kept on this side. The thread ends with the pipe.
     std::thread::spawn(move || {
         let mut line = String::new();
         let read = BufReader::new(output).read_line(&mut line);
         // The receiver may have given up; there is nobody left to tell.
-        let _ = sender.send(read.ok().and_then(|_| serde_json::from_str(&line).ok()));
+        let _ = sender.send(read.map(|_length| line));
     });
-    receiver.recv_timeout(STARTS_WITHIN).ok().flatten()
+    match receiver.recv_timeout(STARTS_WITHIN) {
+        Ok(Ok(line)) if line.is_empty() => Err("the server ended before it served".to_owned()),
+        Ok(Ok(line)) => serde_json::from_str(&line)
+            .map_err(|error| format!("the server's report of its start cannot be read: {error}")),
+        Ok(Err(error)) => Err(format!(
+            "the server's report of its start cannot be read: {error}"
+        )),
+        Err(_) => Err(format!(
+            "the server with pid {} has not said within {} s that it serves; it goes on starting",
+            child.id(),
+            STARTS_WITHIN.as_secs()
+        )),
+    }
 }
 
 fn server_arguments(arguments: &ServeArguments) -> Vec<String> {

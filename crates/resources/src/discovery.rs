@@ -163,12 +163,7 @@ pub fn content_digest(tools: &[DiscoveredTool]) -> String {
 /// `sha256:` and the digest of bytes, in lower-case hexadecimal.
 #[must_use]
 pub fn sha256(bytes: &[u8]) -> String {
-    use std::fmt::Write;
-    let mut text = String::from("sha256:");
-    for byte in Sha256::digest(bytes) {
-        let _ = write!(text, "{byte:02x}");
-    }
-    text
+    format!("sha256:{:x}", Sha256::digest(bytes))
 }
 
 #[cfg(test)]

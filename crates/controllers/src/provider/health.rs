@@ -55,6 +55,7 @@ pub(super) async fn check(connector: &Connector, namespace: &str, base: &str) ->
 /// An address without what may be a credential.
 fn shown(url: &Url) -> String {
     let mut url = url.clone();
+    // Both are refused for an address without a host only, and that has neither.
     let _ = url.set_username("");
     let _ = url.set_password(None);
     url.set_query(None);

@@ -27,12 +27,7 @@ impl Description {
             self.application_id, self.user_version
         );
         canonical.push_str(&self.text);
-        let mut hexadecimal = String::with_capacity(64);
-        for byte in Sha256::digest(canonical.as_bytes()) {
-            // Writing to a string cannot fail.
-            let _ = write!(hexadecimal, "{byte:02x}");
-        }
-        hexadecimal
+        format!("{:x}", Sha256::digest(canonical.as_bytes()))
     }
 }
 

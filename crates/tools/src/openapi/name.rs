@@ -89,11 +89,7 @@ fn with_digest(operation: &Named<'_>, round: u32) -> String {
         digest.update(part);
         digest.update([0]);
     }
-    let digest: String = digest
-        .finalize()
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect();
+    let digest = format!("{:x}", digest.finalize());
     let mut name = fit(operation.id);
     // All of its characters are ASCII.
     name.truncate(MAX_NAME - DIGEST_CHARACTERS - 1);
