@@ -37,7 +37,7 @@ test-peers: build ## Rung 4: programs by other people against ours
 	@tests/peers/run
 
 .PHONY: lint
-lint: prepare ## Formatting, clippy, each crate alone
+lint: prepare ## Formatting, clippy
 	@$(CARGO) fmt --all --check
 	@$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
 
