@@ -9,7 +9,7 @@ pub(crate) use shape::Shape;
 
 use bytes::Bytes;
 use http::StatusCode;
-use mainstay_store::kube::Key;
+use mainstay_store::kube::{HistoryError, Key};
 
 use crate::{
     answer::Answer,
@@ -88,4 +88,29 @@ pub(crate) fn too_large(wanted: u64, current: u64) -> Box<ApiError> {
     }];
     error.retry_after_seconds = Some(1);
     error
+}
+
+/// What a client hears whose version cannot be read or watched from: 410 for one that is forgotten, 504 for one that is
+/// not there yet, 503 while the server ends, 500 for a disk that fails. The last is logged, since nobody else learns the
+/// cause.
+pub(crate) fn history_failure(error: &HistoryError) -> Box<ApiError> {
+    match error {
+        HistoryError::Compacted { revision, oldest } => ApiError::new(
+            Reason::Expired,
+            format!("too old resource version: {revision} ({oldest})"),
+        ),
+        HistoryError::Future { revision, current } => too_large(*revision, *current),
+        HistoryError::Storage(fault) => {
+            tracing::error!(%fault, "{error}");
+            ApiError::new(Reason::InternalError, format!("Internal error occurred: {error}"))
+        }
+        HistoryError::Closed => {
+            let mut refusal = ApiError::new(
+                Reason::ServiceUnavailable,
+                format!("Internal error occurred: {error}"),
+            );
+            refusal.retry_after_seconds = Some(1);
+            refusal
+        }
+    }
 }

@@ -12,7 +12,7 @@ use axum::body::Body;
 use bytes::Bytes;
 use futures::Stream;
 use http::HeaderValue;
-use mainstay_store::kube::{HistoryError, Stored, Watch, WatchItem};
+use mainstay_store::kube::{Stored, Watch, WatchItem};
 use tokio::{
     sync::OwnedSemaphorePermit,
     time::{Instant, MissedTickBehavior, interval_at, sleep_until},
@@ -24,7 +24,7 @@ use crate::{
     api::Api,
     negotiation::Form,
     present::View,
-    read::{Selection, parse_version, too_large},
+    read::{Selection, history_failure, parse_version, too_large},
     request::QueryOptions,
     status::{ApiError, ApiResult, Reason},
 };
@@ -135,17 +135,6 @@ impl Api {
             }
         }
         Err(failure.unwrap_or_else(|| ApiError::new(Reason::InternalError, "the watch could not be started")))
-    }
-}
-
-fn history_failure(error: &HistoryError) -> Box<ApiError> {
-    match error {
-        HistoryError::Compacted { revision, oldest } => ApiError::new(
-            Reason::Expired,
-            format!("too old resource version: {revision} ({oldest})"),
-        ),
-        HistoryError::Future { revision, current } => too_large(*revision, *current),
-        _ => ApiError::new(Reason::InternalError, format!("Internal error occurred: {error}")),
     }
 }
 

@@ -7,7 +7,7 @@ use http::StatusCode;
 use mainstay_store::kube::{HistoryError, Stored};
 use serde_json::{Value, json};
 
-use super::{Shape, continuation::Continuation, parse_version, too_large};
+use super::{Shape, continuation::Continuation, history_failure, parse_version, too_large};
 use crate::{
     answer::Answer,
     api::Api,
@@ -178,7 +178,7 @@ impl Api {
                     step,
                 )
                 .await
-                .map_err(|error| history_failure(error, after.as_ref()))?;
+                .map_err(|error| page_failure(&error, after.as_ref()))?;
             let last = page
                 .items
                 .last()
@@ -287,32 +287,31 @@ fn concatenate(view: &View, items: &[Stored], metadata: &Value) -> ApiResult<Byt
     Ok(Bytes::from(bytes))
 }
 
-/// 410 for a snapshot that is gone. With a token the client is offered one that goes on, inconsistently, from where it was.
-fn history_failure(error: HistoryError, after: Option<&After>) -> Box<ApiError> {
-    match error {
-        HistoryError::Future { revision, current } => too_large(revision, current),
-        _ => {
-            let Some((namespace, name)) = after else {
-                return ApiError::new(
-                    Reason::Expired,
-                    "The resourceVersion for the provided list is too old.",
-                );
-            };
-            match Continuation::after(0, namespace, name).encode() {
-                Ok(token) => {
-                    let mut error = ApiError::new(
-                        Reason::Expired,
-                        "The provided continue parameter is too old to display a consistent list result. You can start \
-                         a new list without the continue parameter, or use the continue token in this response to \
-                         retrieve the remainder of the results. Continuing with the provided token results in an \
-                         inconsistent list - objects that were created, modified, or deleted between the time the \
-                         first chunk was returned and now may show up in the list.",
-                    );
-                    error.continuation = Some(token);
-                    error
-                }
-                Err(error) => error,
-            }
+/// What a client hears whose snapshot cannot be read. For one that is forgotten that is a 410; with a token the client is
+/// offered one that goes on, inconsistently, from where it was.
+fn page_failure(error: &HistoryError, after: Option<&After>) -> Box<ApiError> {
+    if !matches!(error, HistoryError::Compacted { .. }) {
+        return history_failure(error);
+    }
+    let Some((namespace, name)) = after else {
+        return ApiError::new(
+            Reason::Expired,
+            "The resourceVersion for the provided list is too old.",
+        );
+    };
+    match Continuation::after(0, namespace, name).encode() {
+        Ok(token) => {
+            let mut error = ApiError::new(
+                Reason::Expired,
+                "The provided continue parameter is too old to display a consistent list result. You can start \
+                 a new list without the continue parameter, or use the continue token in this response to \
+                 retrieve the remainder of the results. Continuing with the provided token results in an \
+                 inconsistent list - objects that were created, modified, or deleted between the time the \
+                 first chunk was returned and now may show up in the list.",
+            );
+            error.continuation = Some(token);
+            error
         }
+        Err(error) => error,
     }
 }

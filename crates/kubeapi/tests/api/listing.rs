@@ -144,6 +144,40 @@ async fn a_token_older_than_the_window_is_expired_and_offers_another_ka_025() {
 }
 
 #[tokio::test]
+async fn a_list_whose_history_cannot_be_read_is_not_called_too_old_ka_025() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("kube.db");
+    let store =
+        mainstay_store::kube::KubeStore::open(mainstay_store::kube::KubeOptions::file(&file)).unwrap();
+    let options = mainstay_kubeapi::ApiOptions::new(
+        store.clone(),
+        mainstay_telemetry::clock::system(),
+        mainstay_telemetry::random::system(),
+    );
+    let server = Server::over(options).await;
+    for name in ["a", "b"] {
+        server.post(CONFIG_MAPS, &config_map(name, json!({}))).await;
+    }
+    let first = server.get(&format!("{CONFIG_MAPS}?limit=1")).await.json();
+    let token = first["metadata"]["continue"].as_str().unwrap();
+    server.post(CONFIG_MAPS, &config_map("c", json!({}))).await;
+    // The writer keeps its open file; a reader of history finds none under the name.
+    std::fs::rename(&file, directory.path().join("elsewhere")).unwrap();
+    let path = format!("{CONFIG_MAPS}?limit=1&continue={token}");
+    let answer = server.get(&path).await;
+    assert_eq!(
+        (answer.status, &answer.json()["reason"]),
+        (StatusCode::INTERNAL_SERVER_ERROR, &json!("InternalError"))
+    );
+    store.close().await;
+    let answer = server.get(&path).await;
+    assert_eq!(
+        (answer.status, &answer.json()["reason"]),
+        (StatusCode::SERVICE_UNAVAILABLE, &json!("ServiceUnavailable"))
+    );
+}
+
+#[tokio::test]
 async fn selectors_pick_by_labels_and_fields_ka_024() {
     let server = with_objects(4).await;
     let of = async |query: &str| names(&server.get(&format!("{CONFIG_MAPS}?{query}")).await.json());
