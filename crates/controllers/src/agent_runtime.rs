@@ -82,7 +82,7 @@ impl Controller {
         gathered: &Gathered,
         report: &mut Report,
     ) -> Result<(), Stop> {
-        let objects = workload::build(agent, gathered, &self.options).map_err(Stop::Blocked)?;
+        let objects = workload::build(agent, gathered, &self.options);
         let built = apply::apply(&self.client, agent, objects).await;
         match built {
             Ok(deployment) => {

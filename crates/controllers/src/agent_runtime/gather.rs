@@ -61,7 +61,11 @@ pub(super) struct Gathered {
     /// ConfigMap with the pack's content.
     pub(super) pack_config_map: String,
     pub(super) tools: Tools,
+    /// `tools.yaml`.
+    pub(super) tools_file: String,
     pub(super) models: Models,
+    /// `providers.yaml`.
+    pub(super) providers_file: String,
     /// Content of the agent's tool Secret.
     pub(super) tool_secrets: BTreeMap<String, ByteString>,
     /// OM-269.
@@ -274,12 +278,16 @@ impl<'a> Gather<'a> {
         }
         let tool_secrets = self.tool_secrets(&tools.secrets).await?;
         let models = self.models(&providers).await?;
-        let config_hash = self.config_hash(&pack, &content, registry.as_deref(), &providers, &models);
+        let tools_file = tools.config.render().map_err(unrenderable)?;
+        let providers_file = models.config.render().map_err(unrenderable)?;
+        let config_hash = config_hash(&pack, &content, &tools_file, &providers_file, &models);
         Ok(Gathered {
             pack,
             pack_config_map,
             tools,
+            tools_file,
             models,
+            providers_file,
             tool_secrets,
             config_hash,
         })
@@ -421,36 +429,45 @@ impl<'a> Gather<'a> {
         }
         Ok(models)
     }
+}
 
-    /// Changes when pods have to be replaced: another pack or registry, another spec of either, other providers or
-    /// other credentials of theirs. The values of tool credentials are not part of it, because the runtime reads them
-    /// anew for each call (OM-269, OM-277). Neither is the content of a live pack, which is read by each session.
-    fn config_hash(
-        &self,
-        pack: &PromptPack,
-        content: &[u8],
-        registry: Option<&ToolRegistry>,
-        providers: &[UsableProvider],
-        models: &Models,
-    ) -> String {
-        let digest = (pack.spec.source.kind == SourceType::ConfigMap).then(|| pack::digest(content));
-        let mounts = |list: &[super::models::Mount]| {
-            list.iter()
-                .map(|mount| json!([mount.entry, mount.object, mount.key, mount.digest]))
-                .collect::<Vec<_>>()
-        };
-        let inputs = json!({
-            "pack": [pack.name_any(), pack.metadata.generation, digest],
-            "registry": registry.map(|registry| (registry.name_any(), registry.metadata.generation)),
-            "providers": providers
-                .iter()
-                .map(|usable| json!([usable.entry.name, usable.provider.name_any(), usable.provider.metadata.generation]))
-                .collect::<Vec<_>>(),
-            "secrets": mounts(&models.secrets),
-            "scenarios": mounts(&models.scenarios),
-        });
-        let digest = discovery::sha256(inputs.to_string().as_bytes());
-        digest.trim_start_matches("sha256:").chars().take(16).collect()
+/// Changes when, and only when, pods have to be replaced: what they read once, at their start, is another (OM-269). Of
+/// the registry and the providers that is what is rendered for the agent, whatever object it came from: one that was
+/// deleted and made again with another spec counts its generations from one again. The values of tool credentials are not
+/// part of it, because the runtime reads them anew for each call (OM-277). Neither is the content of a live pack, which
+/// is read by each session.
+fn config_hash(
+    pack: &PromptPack,
+    content: &[u8],
+    tools_file: &str,
+    providers_file: &str,
+    models: &Models,
+) -> String {
+    let digest = (pack.spec.source.kind == SourceType::ConfigMap).then(|| pack::digest(content));
+    let mounts = |list: &[super::models::Mount]| {
+        list.iter()
+            .map(|mount| json!([mount.entry, mount.object, mount.key, mount.digest]))
+            .collect::<Vec<_>>()
+    };
+    let inputs = json!({
+        "pack": [pack.name_any(), pack.metadata.generation, digest],
+        "tools": tools_file,
+        "providers": providers_file,
+        "secrets": mounts(&models.secrets),
+        "scenarios": mounts(&models.scenarios),
+    });
+    let digest = discovery::sha256(inputs.to_string().as_bytes());
+    digest.trim_start_matches("sha256:").chars().take(16).collect()
+}
+
+/// A file of the agent's that cannot be written down. Nothing was applied then.
+fn unrenderable(message: String) -> Blocked {
+    Blocked {
+        kind: condition_types::DEPLOYMENT_READY,
+        reason: reasons::DEPLOYMENT_FAILED,
+        message,
+        phase: Phase::Failed,
+        retry: false,
     }
 }
 

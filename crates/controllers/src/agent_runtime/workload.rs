@@ -5,19 +5,16 @@ use std::collections::BTreeMap;
 use k8s_openapi::ByteString;
 use kube::{Resource, ResourceExt};
 use mainstay_resources::{
-    condition_types,
     duration::parse_go,
     names,
     omnia::{
         AgentRuntime,
-        agent_runtime::{Facade, FacadeType, Phase},
+        agent_runtime::{Facade, FacadeType},
     },
-    reasons,
 };
 use serde_json::{Value, json};
 
 use super::{
-    decision::Blocked,
     gather::Gathered,
     models::{Mount, are_mocked},
 };
@@ -36,33 +33,16 @@ pub(super) struct Objects {
 }
 
 /// Builds the objects.
-///
-/// # Errors
-///
-/// What in the spec cannot be written down. Nothing was applied then.
-pub(super) fn build(
-    agent: &AgentRuntime,
-    gathered: &Gathered,
-    options: &ControllersOptions,
-) -> Result<Objects, Blocked> {
-    let failed = |message: String| Blocked {
-        kind: condition_types::DEPLOYMENT_READY,
-        reason: reasons::DEPLOYMENT_FAILED,
-        message,
-        phase: Phase::Failed,
-        retry: false,
-    };
+pub(super) fn build(agent: &AgentRuntime, gathered: &Gathered, options: &ControllersOptions) -> Objects {
     let name = agent.name_any();
-    let tools = gathered.tools.config.render().map_err(&failed)?;
-    let providers = gathered.models.config.render().map_err(&failed)?;
-    Ok(Objects {
+    Objects {
         tools: object(
             agent,
             "v1",
             "ConfigMap",
             &names::tools_config_map(&name),
             json!({
-                "data": { names::TOOLS_KEY: tools },
+                "data": { names::TOOLS_KEY: gathered.tools_file },
             }),
         ),
         providers: object(
@@ -71,7 +51,7 @@ pub(super) fn build(
             "ConfigMap",
             &names::providers_config_map(&name),
             json!({
-                "data": { names::PROVIDERS_KEY: providers },
+                "data": { names::PROVIDERS_KEY: gathered.providers_file },
             }),
         ),
         tool_secrets: tool_secrets(agent, &gathered.tool_secrets),
@@ -102,7 +82,7 @@ pub(super) fn build(
                 },
             }),
         ),
-    })
+    }
 }
 
 /// The Secret with the credentials of an agent's tools (OM-275).

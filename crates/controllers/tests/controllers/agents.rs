@@ -291,6 +291,64 @@ async fn an_edited_prompt_reaches_the_workload_om_269() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn an_input_that_is_made_again_with_another_spec_replaces_the_pods_om_269() {
+    let world = World::start().await;
+    running(&world, None).await;
+    let before: Deployment = world.get("helpdesk").await;
+    // What is made again counts its generations from one again.
+    world.delete::<Provider>("model").await;
+    let mut other = mock();
+    other["spec"]["model"] = json!("other");
+    world.create::<Provider>(other).await;
+    let deployment = world
+        .until("helpdesk", |deployment: &Deployment| {
+            config_hash(deployment) != config_hash(&before)
+        })
+        .await;
+
+    let tools = world.get::<ConfigMap>("helpdesk-tools").await.resource_version();
+    let with_other = config_hash(&deployment);
+    world.delete::<ToolRegistry>("orders").await;
+    let mut other = registry(None);
+    other["spec"]["handlers"][0]["httpConfig"]["endpoint"] = json!("http://elsewhere/");
+    world.create::<ToolRegistry>(other).await;
+    world
+        .until("helpdesk-tools", |map: &ConfigMap| {
+            map.resource_version() != tools && map.data.as_ref().unwrap()["tools.yaml"].contains("elsewhere")
+        })
+        .await;
+    world
+        .until("helpdesk", |deployment: &Deployment| {
+            let hash = config_hash(deployment);
+            hash != with_other && hash != config_hash(&before)
+        })
+        .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_edit_that_the_pods_do_not_read_replaces_none_om_269() {
+    let world = World::start().await;
+    running(&world, None).await;
+    let before = config_hash(&world.get("helpdesk").await);
+    world
+        .merge::<ToolRegistry>(
+            "orders",
+            json!({ "spec": { "probe": { "enabled": false, "interval": "7m" } } }),
+        )
+        .await;
+    // Whatever reconcile sees this sees the registry's new generation too.
+    world
+        .merge::<AgentRuntime>("helpdesk", json!({ "spec": { "runtime": { "replicas": 2 } } }))
+        .await;
+    let after = world
+        .until("helpdesk", |deployment: &Deployment| {
+            deployment.spec.as_ref().unwrap().replicas == Some(2)
+        })
+        .await;
+    assert_eq!(config_hash(&after), before);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_missing_tool_credential_stops_the_build_until_it_is_there_om_276_om_277() {
     let world = World::start().await;
     let auth = json!({ "type": "bearer", "secretRef": { "name": "api", "key": "token" } });

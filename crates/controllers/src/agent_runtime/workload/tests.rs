@@ -49,14 +49,16 @@ fn gathered() -> Gathered {
         pack: PromptPack::new("p", serde_json::from_value(pack).unwrap()),
         pack_config_map: "c".into(),
         tools: super::super::tools::Tools::default(),
+        tools_file: "tools".into(),
         models,
+        providers_file: "providers".into(),
         tool_secrets: [("orders".to_owned(), ByteString(b"hunter2".to_vec()))].into(),
         config_hash: "0123456789abcdef".into(),
     }
 }
 
 fn objects(extra: Value) -> Objects {
-    build(&agent(extra), &gathered(), &options()).unwrap_or_else(|blocked| panic!("{blocked:?}"))
+    build(&agent(extra), &gathered(), &options())
 }
 
 #[test]
@@ -67,7 +69,9 @@ fn objects_have_the_form_of_their_kinds_and_belong_to_the_agent_om_267() {
     let tools: ConfigMap = serde_json::from_value(objects.tools.clone()).unwrap();
     let secret: Secret = serde_json::from_value(objects.tool_secrets.clone()).unwrap();
     assert_eq!(tools.metadata.name.as_deref(), Some("helpdesk-tools"));
-    assert!(tools.data.unwrap().contains_key("tools.yaml"));
+    assert_eq!(tools.data.unwrap()["tools.yaml"], "tools");
+    let providers: ConfigMap = serde_json::from_value(objects.providers.clone()).unwrap();
+    assert_eq!(providers.data.unwrap()["providers.yaml"], "providers");
     assert_eq!(secret.metadata.name.as_deref(), Some("helpdesk-tool-secrets"));
     assert_eq!(secret.data.unwrap()["orders"].0, b"hunter2");
     for object in [
