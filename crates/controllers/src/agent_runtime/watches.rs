@@ -10,6 +10,7 @@ use kube::{Client, Resource, ResourceExt, runtime::reflector::Store};
 use mainstay_resources::{
     names,
     omnia::{AgentRuntime, PromptPack, Provider, ToolRegistry},
+    pack_version::PackCandidate,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -64,12 +65,13 @@ pub(crate) async fn run(client: Client, options: ControllersOptions, cancellatio
 /// Objects that an agent names: by name, so that one that is created later wakes those that wait for it.
 fn references(work: &mut Work<AgentRuntime>) {
     let agents = work.store();
-    work.also::<PromptPack>(move |pack, _| {
-        let Ok(spec) = pack.0.as_ref().map(|pack| &pack.spec) else {
-            return Vec::new();
-        };
+    // Of a pack's status only what the choice depends on matters: its controller counts there the agents that it woke,
+    // and each of them would wake all.
+    let mut packs = Seen::new();
+    work.also::<PromptPack>(move |pack, change| {
+        let pack_names = changed_pack_names(&mut packs, pack, change);
         matching(&agents, pack.meta().namespace.as_deref(), |agent| {
-            refers_to_pack(agent, &spec.pack_name)
+            pack_names.iter().any(|name| refers_to_pack(agent, name))
         })
     });
     let agents = work.store();
@@ -101,6 +103,48 @@ fn references(work: &mut Work<AgentRuntime>) {
                 .any(|entry| entry.provider_ref.name == name)
         })
     });
+}
+
+/// The pack names whose agents have to look at a changed pack. One that got another name is gone for those that used the
+/// former.
+fn changed_pack_names(
+    packs: &mut Seen<ReadOfPack>,
+    pack: &Guarded<PromptPack>,
+    change: Change,
+) -> Vec<String> {
+    let read = match &pack.0 {
+        Ok(read) if change == Change::Applied => Some(ReadOfPack::of(read)),
+        _ => None,
+    };
+    let before = packs.replace(pack, read.clone());
+    if before == read {
+        return Vec::new();
+    }
+    before
+        .into_iter()
+        .chain(read)
+        .map(|read| read.candidate.pack_name)
+        .collect()
+}
+
+/// What an agent reads of a PromptPack.
+#[derive(Clone, Debug, PartialEq)]
+struct ReadOfPack {
+    candidate: PackCandidate,
+    generation: Option<i64>,
+    uid: Option<String>,
+    deleting: bool,
+}
+
+impl ReadOfPack {
+    fn of(pack: &PromptPack) -> Self {
+        Self {
+            candidate: PackCandidate::from_resource(pack),
+            generation: pack.metadata.generation,
+            uid: pack.metadata.uid.clone(),
+            deleting: pack.metadata.deletion_timestamp.is_some(),
+        }
+    }
 }
 
 fn refers_to_pack(agent: &AgentRuntime, pack_name: &str) -> bool {
@@ -187,4 +231,45 @@ fn dependents<K: Watched>(
         .into_iter()
         .map(|agent| named(&agent.name, namespace.unwrap_or_default()))
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use kube::core::DeserializeGuard;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn pack(pack_name: &str, phase: &str, notified: &str) -> Guarded<PromptPack> {
+        let pack: Value = json!({
+            "apiVersion": "omnia.altairalabs.ai/v1alpha1", "kind": "PromptPack",
+            "metadata": { "name": "p", "namespace": "default", "generation": 1, "uid": "u" },
+            "spec": {
+                "packName": pack_name, "version": "1.0.0",
+                "source": { "type": "configmap", "configMapRef": { "name": "c" } },
+            },
+            "status": { "phase": phase, "conditions": [{
+                "type": "AgentsNotified", "status": "True", "reason": "AgentsNotified", "message": notified,
+                "lastTransitionTime": "2026-01-01T00:00:00Z",
+            }] },
+        });
+        DeserializeGuard(Ok(serde_json::from_value(pack).unwrap()))
+    }
+
+    #[test]
+    fn a_count_in_a_packs_status_wakes_no_agent_and_its_phase_does_om_252() {
+        let mut seen = Seen::new();
+        let mut woken = |pack: &Guarded<PromptPack>, change| changed_pack_names(&mut seen, pack, change);
+        let pending = pack("helpdesk", "Pending", "0 agents");
+        assert_eq!(woken(&pending, Change::Applied), ["helpdesk"]);
+        let active = pack("helpdesk", "Active", "1 agent");
+        assert_eq!(woken(&active, Change::Applied), ["helpdesk", "helpdesk"]);
+        let counted = pack("helpdesk", "Active", "2 agents");
+        assert_eq!(woken(&counted, Change::Applied), [""; 0]);
+        let renamed = pack("sales", "Active", "2 agents");
+        assert_eq!(woken(&renamed, Change::Applied), ["helpdesk", "sales"]);
+        assert_eq!(woken(&renamed, Change::Deleted), ["sales"]);
+    }
 }

@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// A PromptPack of the agent's namespace, reduced to what the choice depends on.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct PackCandidate {
     /// Name of the object.
     pub name: String,
