@@ -1,13 +1,9 @@
 //! A provider entry of an agent, as a turn uses it.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use mainstay_llm::config::ProviderConfig;
 use mainstay_llm::{Model, Usage};
-
-/// Longest time without a token when the provider gives none (OM-371).
-const STREAM_IDLE: Duration = Duration::from_secs(120);
 
 /// One provider entry.
 #[derive(Debug, Clone)]
@@ -24,8 +20,6 @@ pub struct ModelEntry {
     pub context_window: Option<u64>,
     /// Tokens of the window that are kept free for the answer.
     pub answer_reserve: u64,
-    /// Longest time without a token (OM-371).
-    pub stream_idle: Duration,
     /// Prices (OM-497).
     pub prices: Prices,
 }
@@ -60,7 +54,6 @@ impl ModelEntry {
             offers_tools: config.offers_tools(),
             context_window: config.defaults.context_window,
             answer_reserve: config.defaults.max_tokens.unwrap_or(0),
-            stream_idle: config.defaults.stream_idle_timeout.unwrap_or(STREAM_IDLE),
             prices,
         }
     }
@@ -74,7 +67,6 @@ impl ModelEntry {
             offers_tools: true,
             context_window: None,
             answer_reserve: 0,
-            stream_idle: STREAM_IDLE,
             prices: Prices::default(),
         }
     }

@@ -14,6 +14,7 @@ use crate::{
     error::ModelError,
     event::ModelStream,
     fallback::{Candidate, Chain},
+    idle,
     mock::{MockModel, ScenarioError},
     model::Model,
     openai::{self, OpenAi, OpenAiOptions, selection::ApiMode},
@@ -223,9 +224,7 @@ fn transport(
         request_timeout: defaults
             .request_timeout
             .unwrap_or(transport::DEFAULT_REQUEST_TIMEOUT),
-        idle_timeout: defaults
-            .stream_idle_timeout
-            .unwrap_or(transport::DEFAULT_IDLE_TIMEOUT),
+        idle_timeout: defaults.stream_idle_timeout.unwrap_or(idle::DEFAULT_IDLE_TIMEOUT),
         connector: context.connector.clone(),
         clock: Arc::clone(&context.clock),
         random: Arc::clone(&context.random),

@@ -25,6 +25,7 @@ mod credential;
 pub mod error;
 pub mod event;
 pub mod fallback;
+pub mod idle;
 pub mod message;
 pub mod mock;
 pub mod model;

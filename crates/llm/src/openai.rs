@@ -24,8 +24,6 @@ use crate::{
 };
 use selection::{ApiMode, ApiSelection, Verdict, judge};
 
-pub use crate::transport::{DEFAULT_IDLE_TIMEOUT, DEFAULT_REQUEST_TIMEOUT};
-
 /// How one server is reached and spoken to.
 #[derive(Debug)]
 pub(crate) struct OpenAiOptions {

@@ -21,10 +21,8 @@ use crate::{
     credential::Credential,
     error::{ModelError, ModelErrorKind},
     event::ModelStream,
+    idle,
 };
-
-/// Longest time without a token where the provider sets none (OM-371).
-pub const DEFAULT_IDLE_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Longest time of one call where the provider sets none.
 pub const DEFAULT_REQUEST_TIMEOUT: Duration = Duration::from_secs(600);
@@ -133,7 +131,7 @@ impl Transport {
         // The wait for the first byte counts as time without a token (OM-371).
         match tokio::time::timeout(self.idle_timeout, sending).await {
             Ok(response) => response.map_err(|error| connect_error(&self.name, &error)),
-            Err(_) => Err(answer::idle_error(&self.name, self.idle_timeout)),
+            Err(_) => Err(idle::error(&self.name, self.idle_timeout)),
         }
     }
 

@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use futures::{Stream, StreamExt};
 use jiff::Timestamp;
 use mainstay_llm::{
-    FinishReason, Model, ModelError, ModelEvent, ModelStream, Request, Role, ToolCall, Usage,
+    FinishReason, Model, ModelError, ModelEvent, ModelStream, Request, Role, ToolCall, Usage, idle,
 };
 use mainstay_telemetry::clock::ManualClock;
 use mainstay_telemetry::random::SeededRandom;
@@ -35,6 +35,8 @@ pub(super) enum Say {
     Fail(ModelError),
     /// Waits until the gate is opened.
     Wait(Arc<Notify>),
+    /// Pieces of something that is no event yet, at this distance in seconds.
+    Pieces(u64, usize),
     /// Never ends.
     Hang,
 }
@@ -91,41 +93,52 @@ impl Model for ScriptedModel {
             .unwrap()
             .pop_front()
             .expect("the script has another answer");
-        Ok(Box::pin(async_stream::stream! {
-            let mut calls = false;
-            for step in script {
-                match step {
-                    Say::Text(text) => yield Ok(ModelEvent::Text(text.to_owned())),
-                    Say::Call(id, name, arguments) => {
-                        calls = true;
-                        yield Ok(ModelEvent::ToolCall(ToolCall {
-                            id: id.to_owned(), name: name.to_owned(), arguments: arguments.to_string(),
-                        }));
+        // Held to the limit on silence as every provider is.
+        Ok(idle::limited(
+            self.name,
+            idle::DEFAULT_IDLE_TIMEOUT,
+            async_stream::stream! {
+                let mut calls = false;
+                for step in script {
+                    match step {
+                        Say::Text(text) => yield Ok(Some(ModelEvent::Text(text.to_owned()))),
+                        Say::Call(id, name, arguments) => {
+                            calls = true;
+                            yield Ok(Some(ModelEvent::ToolCall(ToolCall {
+                                id: id.to_owned(), name: name.to_owned(), arguments: arguments.to_string(),
+                            })));
+                        }
+                        Say::RawCall(id, name, arguments) => {
+                            calls = true;
+                            yield Ok(Some(ModelEvent::ToolCall(ToolCall {
+                                id: id.to_owned(), name: name.to_owned(), arguments: arguments.to_owned(),
+                            })));
+                        }
+                        Say::Usage(input_tokens, output_tokens) => {
+                            yield Ok(Some(ModelEvent::Usage(Usage { input_tokens, output_tokens, cached_tokens: 0 })));
+                        }
+                        Say::Finish(reason) => {
+                            yield Ok(Some(ModelEvent::Finished(reason)));
+                            return;
+                        }
+                        Say::Fail(error) => {
+                            yield Err(error);
+                            return;
+                        }
+                        Say::Wait(gate) => gate.notified().await,
+                        Say::Pieces(seconds, pieces) => {
+                            for _ in 0..pieces {
+                                tokio::time::sleep(Duration::from_secs(seconds)).await;
+                                yield Ok(None);
+                            }
+                        }
+                        Say::Hang => std::future::pending::<()>().await,
                     }
-                    Say::RawCall(id, name, arguments) => {
-                        calls = true;
-                        yield Ok(ModelEvent::ToolCall(ToolCall {
-                            id: id.to_owned(), name: name.to_owned(), arguments: arguments.to_owned(),
-                        }));
-                    }
-                    Say::Usage(input_tokens, output_tokens) => {
-                        yield Ok(ModelEvent::Usage(Usage { input_tokens, output_tokens, cached_tokens: 0 }));
-                    }
-                    Say::Finish(reason) => {
-                        yield Ok(ModelEvent::Finished(reason));
-                        return;
-                    }
-                    Say::Fail(error) => {
-                        yield Err(error);
-                        return;
-                    }
-                    Say::Wait(gate) => gate.notified().await,
-                    Say::Hang => std::future::pending::<()>().await,
                 }
-            }
-            let reason = if calls { FinishReason::ToolCalls } else { FinishReason::Completed };
-            yield Ok(ModelEvent::Finished(reason));
-        }))
+                let reason = if calls { FinishReason::ToolCalls } else { FinishReason::Completed };
+                yield Ok(Some(ModelEvent::Finished(reason)));
+            },
+        ))
     }
 }
 

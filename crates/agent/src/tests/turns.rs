@@ -72,6 +72,22 @@ async fn om_371_a_silent_model_stream_is_given_up_with_what_it_had_said() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn om_371_a_tool_call_that_comes_in_pieces_for_longer_than_the_limit_is_no_silence() {
+    let call = Say::Call("c1", "save", json!({"text": "long"}));
+    let script = vec![vec![Say::Pieces(100, 3), call], vec![Say::Text("Saved.")]];
+    let mut world = World::new(script, vec![], json!({}));
+    let mut tools = ScriptedTools::new(vec![("save", tool(Does::Answers("ok")))]);
+    Arc::get_mut(&mut tools).unwrap().ceiling = Some(std::time::Duration::from_secs(1_000));
+    (world.tools, world.options.tools) = (tools.clone(), tools);
+    let begun = tokio::time::Instant::now();
+    let seen = run(&world, "hi").await;
+    assert_eq!(begun.elapsed().as_secs(), 300);
+    assert_eq!(seen.last().unwrap().kind, "turn.done");
+    assert_eq!(find(&seen, "model.done")["tool_calls"][0]["id"], "c1");
+    assert_eq!(world.tools.count("save"), 1);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_model_that_answers_500_fails_the_turn_with_its_reason_and_the_next_turn_works() {
     let error = ModelError::with_status("main", 500, "boom");
     let world = World::new(

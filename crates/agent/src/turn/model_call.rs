@@ -165,23 +165,16 @@ impl Driver {
         said: &mut Said,
     ) -> Outcome {
         loop {
-            let next = tokio::time::timeout(entry.stream_idle, stream.next());
-            let event = match self.uninterrupted(next).await {
+            // The stream itself ends when its provider is silent for too long (OM-371): it alone sees tokens that
+            // make no event yet.
+            let event = match self.uninterrupted(stream.next()).await {
                 Err(interrupt) => return Outcome::Interrupted(interrupt),
-                Ok(Err(_)) => {
-                    let message = format!("no token for {} s", entry.stream_idle.as_secs());
-                    return Outcome::Failed(ModelError::new(
-                        &entry.name,
-                        ModelErrorKind::StreamIdle,
-                        message,
-                    ));
-                }
-                Ok(Ok(None)) => {
+                Ok(None) => {
                     let message = "the stream ended without saying that it is complete";
                     return Outcome::Failed(ModelError::new(&entry.name, ModelErrorKind::Protocol, message));
                 }
-                Ok(Ok(Some(Err(error)))) => return Outcome::Failed(error),
-                Ok(Ok(Some(Ok(event)))) => event,
+                Ok(Some(Err(error))) => return Outcome::Failed(error),
+                Ok(Some(Ok(event))) => event,
             };
             match event {
                 ModelEvent::Started | ModelEvent::Thinking(_) => {}

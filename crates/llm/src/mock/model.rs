@@ -1,8 +1,12 @@
 //! The script as a [`Model`].
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
 use async_trait::async_trait;
+use futures::StreamExt;
 use mainstay_workload::FileRoot;
 
 use super::{
@@ -14,6 +18,7 @@ use crate::{
     config::ProviderConfig,
     error::{ModelError, ModelErrorKind},
     event::{ModelEvent, ModelStream, Usage},
+    idle,
     model::Model,
     request::Request,
 };
@@ -23,6 +28,8 @@ use crate::{
 pub struct MockModel {
     name: String,
     source: Source,
+    // As of a provider over HTTP (OM-371). None for a model that another process asks: that one has a clock.
+    idle_timeout: Option<Duration>,
 }
 
 #[derive(Debug, Clone)]
@@ -64,6 +71,7 @@ impl MockModel {
         Self {
             name: name.into(),
             source: Source::None,
+            idle_timeout: None,
         }
     }
 
@@ -72,6 +80,7 @@ impl MockModel {
         Self {
             name: name.into(),
             source: Source::Fixed(Arc::new(scenario)),
+            idle_timeout: None,
         }
     }
 
@@ -93,6 +102,7 @@ impl MockModel {
         Ok(Self {
             name: name.into(),
             source: Source::File(Arc::new(file)),
+            idle_timeout: None,
         })
     }
 
@@ -100,10 +110,13 @@ impl MockModel {
         config: &ProviderConfig,
         context: &BuildContext,
     ) -> Result<Self, ScenarioError> {
-        match &config.scenario_file {
-            Some(path) => Self::from_file(&config.name, &context.files, path),
-            None => Ok(Self::without_scenario(&config.name)),
-        }
+        let mut model = match &config.scenario_file {
+            Some(path) => Self::from_file(&config.name, &context.files, path)?,
+            None => Self::without_scenario(&config.name),
+        };
+        let limit = config.defaults.stream_idle_timeout;
+        model.idle_timeout = Some(limit.unwrap_or(idle::DEFAULT_IDLE_TIMEOUT));
+        Ok(model)
     }
 
     /// Token counts of the answer to `request`. Nothing is played.
@@ -138,6 +151,10 @@ impl Model for MockModel {
         if performance.fail.as_ref().is_some_and(|fail| !fail.strikes()) {
             performance.fail = None;
         }
+        if let Some(limit) = self.idle_timeout.filter(|limit| *limit < performance.wait) {
+            tokio::time::sleep(limit).await;
+            return Err(idle::error(&self.name, limit));
+        }
         tokio::time::sleep(performance.wait).await;
         if let Some(fail) = &performance.fail
             && !fail.in_stream
@@ -146,7 +163,11 @@ impl Model for MockModel {
             tokio::time::sleep(performance.delay).await;
             return Err(error);
         }
-        Ok(Box::pin(play(self.name.clone(), performance)))
+        let events = play(self.name.clone(), performance);
+        Ok(match self.idle_timeout {
+            Some(limit) => idle::limited(&self.name, limit, events.map(|event| event.map(Some))),
+            None => Box::pin(events),
+        })
     }
 }
 
@@ -209,9 +230,6 @@ fn play(
 mod tests {
     #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-    use std::time::Duration;
-
-    use futures::StreamExt;
     use tokio::time::Instant;
 
     use super::*;
@@ -254,6 +272,36 @@ mod tests {
         let events: Vec<_> = model.stream(request()).await.unwrap().collect().await;
         assert_eq!(events.len(), 4);
         assert_eq!(events[3].clone().unwrap_err().kind, ModelErrorKind::Network);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn om_371_a_configured_script_is_held_to_the_limit_on_silence() {
+        for (step, after, shown) in [
+            ("{text: one two, delay: 6s}", None, 5),
+            ("{text: one two, delay: 8s}", Some(7), 1),
+            ("{text: one, wait: 8s}", Some(7), 0),
+        ] {
+            let began = Instant::now();
+            let mut model = model(step);
+            model.idle_timeout = Some(Duration::from_secs(7));
+            let (events, error) = match model.stream(request()).await {
+                Ok(stream) => {
+                    let (events, errors): (Vec<_>, Vec<_>) = stream
+                        .collect::<Vec<_>>()
+                        .await
+                        .into_iter()
+                        .partition(Result::is_ok);
+                    (events.len(), errors.into_iter().next().map(Result::unwrap_err))
+                }
+                Err(error) => (0, Some(error)),
+            };
+            assert_eq!(events, shown, "{step}");
+            assert_eq!(error.is_some(), after.is_some(), "{step}");
+            if let (Some(error), Some(after)) = (error, after) {
+                assert_eq!(error.kind, ModelErrorKind::StreamIdle, "{step}");
+                assert_eq!(began.elapsed().as_secs(), after, "{step}");
+            }
+        }
     }
 
     #[tokio::test(start_paused = true)]

@@ -14,7 +14,7 @@ use crate::{
     conversion::{Ending, Progress, Reader, error_from_stream},
     error::{ModelError, ModelErrorKind},
     event::{ModelEvent, ModelStream},
-    sse,
+    idle, sse,
 };
 
 // Once the provider has said why the answer ended only token counts can follow. A server that
@@ -46,14 +46,6 @@ impl Limits {
     fn protocol(&self, message: impl AsRef<str>) -> ModelError {
         ModelError::new(&self.provider, ModelErrorKind::Protocol, message)
     }
-}
-
-pub(super) fn idle_error(provider: &str, after: Duration) -> ModelError {
-    ModelError::new(
-        provider,
-        ModelErrorKind::StreamIdle,
-        format!("the model sent nothing for {after:?}"),
-    )
 }
 
 fn step(event: &sse::Event, reader: &mut dyn Reader, limits: &Limits) -> Result<Progress, ModelError> {
@@ -102,7 +94,7 @@ pub(super) fn read(
                     return;
                 }
                 Err(_) => {
-                    yield Err(idle_error(&limits.provider, limits.idle_timeout));
+                    yield Err(idle::error(&limits.provider, limits.idle_timeout));
                     return;
                 }
                 Ok(Some(Ok(chunk))) => {
@@ -206,7 +198,7 @@ mod tests {
     use mainstay_telemetry::random::SeededRandom;
 
     use super::*;
-    use crate::{conversion::openai_chat::AnswerReader, event::FinishReason};
+    use crate::{conversion::openai_chat::AnswerReader, event::FinishReason, message::ToolCall};
 
     fn limits() -> Limits {
         Limits {
@@ -282,6 +274,30 @@ mod tests {
 
         let events = collect(pieces(vec![(0, HELLO), (119, HELLO), (119, STOP)])).await;
         assert_eq!(events.last(), Some(&DONE));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn om_371_a_tool_call_that_comes_in_pieces_is_no_silence() {
+        let begin = "data: {\"choices\":[{\"delta\":{\"tool_calls\":[{\"index\":0,\"id\":\"a\",\"function\":{\"name\":\"f\",\"arguments\":\"{\"}}]}}]}\n\n";
+        let piece = "data: {\"choices\":[{\"delta\":{\"tool_calls\":[{\"index\":0,\"function\":{\"arguments\":\" \"}}]}}]}\n\n";
+        let end = "data: {\"choices\":[{\"delta\":{\"tool_calls\":[{\"index\":0,\"function\":{\"arguments\":\"}\"}}]},\"finish_reason\":\"tool_calls\"}]}\n\n";
+        let events = collect(pieces(vec![(0, begin), (100, piece), (100, piece), (100, end)])).await;
+        let call = ToolCall {
+            id: "a".to_owned(),
+            name: "f".to_owned(),
+            arguments: "{  }".to_owned(),
+        };
+        assert_eq!(
+            events,
+            [
+                Ok(ModelEvent::Started),
+                Ok(ModelEvent::ToolCall(call)),
+                Ok(ModelEvent::Finished(FinishReason::ToolCalls)),
+            ]
+        );
+
+        let events = collect(pieces(vec![(0, begin), (121, end)])).await;
+        assert_eq!(events[1].clone().unwrap_err().kind, ModelErrorKind::StreamIdle);
     }
 
     #[tokio::test(start_paused = true)]
