@@ -15,7 +15,7 @@ use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use tokio::time::Instant;
 use url::{Host, Url};
 
-use crate::address;
+use crate::address::{self, Refusal};
 
 /// How long establishing a connection may take, within the request's own deadline.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -141,15 +141,8 @@ pub enum ConnectError {
         reason: String,
     },
     /// The address rules forbid the target.
-    #[error("address {address} of host {host:?} is refused: {rule}")]
-    AddressRefused {
-        /// The host of the URL.
-        host: String,
-        /// The address it stands for, or the host again where the name itself is refused.
-        address: String,
-        /// The rule.
-        rule: &'static str,
-    },
+    #[error(transparent)]
+    AddressRefused(#[from] Refusal),
     /// The Service has no ready endpoint.
     #[error("Service {service} has no ready endpoint")]
     NoEndpoint {
@@ -256,14 +249,16 @@ impl Connector {
     pub async fn send(&self, request: OutboundRequest) -> Result<OutboundResponse, ConnectError> {
         let host = request.url.host_str().unwrap_or_default().to_owned();
         let routed = self.route(request.url)?;
+        let mut headers = request.headers;
+        if let Some(authority) = routed.authority {
+            // In place of one from the caller: a request with two is malformed.
+            headers.insert(header::HOST, authority);
+        }
         let mut builder = self
             .shared
             .client
             .request(request.method, routed.url)
-            .headers(request.headers);
-        if let Some(authority) = routed.authority {
-            builder = builder.header(header::HOST, authority);
-        }
+            .headers(headers);
         if let Some(body) = request.body {
             builder = builder.body(body);
         }
@@ -297,6 +292,9 @@ impl Connector {
             });
         }
         let options = &self.shared.options;
+        if let Some(refusal) = address::refused_url_host(&url, options.allow_private) {
+            return Err(refusal.into());
+        }
         let name = match url.host() {
             None => {
                 return Err(ConnectError::InvalidUrl {
@@ -304,18 +302,9 @@ impl Connector {
                     reason: "it has no host".to_owned(),
                 });
             }
-            Some(Host::Ipv4(literal)) => return checked(IpAddr::V4(literal), url, options.allow_private),
-            Some(Host::Ipv6(literal)) => return checked(IpAddr::V6(literal), url, options.allow_private),
+            Some(Host::Ipv4(_) | Host::Ipv6(_)) => return Ok(Routed { url, authority: None }),
             Some(Host::Domain(name)) => name.to_owned(),
         };
-        if address::metadata_host(&name) {
-            let rule = "this name serves instance metadata";
-            return Err(ConnectError::AddressRefused {
-                address: name.clone(),
-                host: name,
-                rule,
-            });
-        }
         let port = url.port_or_known_default().unwrap_or(80);
         match options.resolver.resolve(&name, port, &options.namespace) {
             Resolution::NotAService => {
@@ -328,6 +317,7 @@ impl Connector {
                 Ok(Routed { url, authority: None })
             }
             Resolution::Endpoint(endpoint) => {
+                service_endpoint(&name, endpoint.ip())?;
                 self.shared.pinned.remember(&name, Target::Address(endpoint.ip()));
                 let authority = match url.port() {
                     Some(port) => format!("{name}:{port}"),
@@ -394,14 +384,16 @@ struct Routed {
     authority: Option<HeaderValue>,
 }
 
-fn checked(literal: IpAddr, url: Url, allow_private: bool) -> Result<Routed, ConnectError> {
-    match address::refused(literal, allow_private) {
-        Some(rule) => Err(ConnectError::AddressRefused {
-            host: url.host_str().unwrap_or_default().to_owned(),
-            address: literal.to_string(),
+/// The rules for `address`, which a Service called `host` leads to. Whoever may write a Service chooses its address, so
+/// metadata is refused here too; Pods have private and loopback addresses, and those are always allowed.
+fn service_endpoint(host: &str, address: IpAddr) -> Result<(), Refusal> {
+    match address::refused(address, true) {
+        None => Ok(()),
+        Some(rule) => Err(Refusal {
+            host: host.to_owned(),
+            address: address.to_string(),
             rule,
         }),
-        None => Ok(Routed { url, authority: None }),
     }
 }
 
@@ -471,6 +463,8 @@ impl reqwest::dns::Resolve for CheckedResolver {
         Box::pin(async move {
             let name = match target {
                 Some(Target::Address(address)) => {
+                    // The route said so before; this is the last place before the address is dialled.
+                    service_endpoint(&asked, address)?;
                     let addresses: reqwest::dns::Addrs =
                         Box::new(std::iter::once(SocketAddr::new(address, 0)));
                     return Ok(addresses);
@@ -488,7 +482,7 @@ impl reqwest::dns::Resolve for CheckedResolver {
                         Some(found) => {
                             rule = Some(Refusal {
                                 host: asked.clone(),
-                                address: candidate.ip(),
+                                address: candidate.ip().to_string(),
                                 rule: found,
                             });
                             false
@@ -507,24 +501,11 @@ impl reqwest::dns::Resolve for CheckedResolver {
     }
 }
 
-/// Carries a refusal through reqwest's error chain.
-#[derive(Debug, thiserror::Error)]
-#[error("address {address} of host {host:?} is refused: {rule}")]
-struct Refusal {
-    host: String,
-    address: IpAddr,
-    rule: &'static str,
-}
-
 fn classify(host: &str, deadline: Duration, error: &reqwest::Error) -> ConnectError {
     let mut cause: Option<&(dyn Error + 'static)> = Some(error);
     while let Some(link) = cause {
         if let Some(refusal) = link.downcast_ref::<Refusal>() {
-            return ConnectError::AddressRefused {
-                host: refusal.host.clone(),
-                address: refusal.address.to_string(),
-                rule: refusal.rule,
-            };
+            return ConnectError::AddressRefused(refusal.clone());
         }
         cause = link.source();
     }

@@ -20,6 +20,8 @@ use mainstay_resources::{
 };
 use mainstay_tools::{config, support};
 
+use crate::tool_registry::refused_host;
+
 /// The tools of a registry as an agent gets them.
 #[derive(Debug, Default)]
 pub(super) struct Tools {
@@ -49,7 +51,7 @@ pub(super) fn render(registry: &ToolRegistry, namespace: &str, sandbox_enabled: 
         },
         ..Tools::default()
     };
-    for handler in tool_registry::validate(&registry.spec).valid {
+    for handler in tool_registry::validate(&registry.spec, &refused_host).valid {
         tools.add(handler, sandbox_enabled);
     }
     tools

@@ -14,6 +14,8 @@ use mainstay_resources::{
     },
     reasons, validation,
 };
+use mainstay_workload::address::{self, Rule};
+use url::Url;
 
 use super::{ProbeResults, sandboxes};
 
@@ -26,8 +28,21 @@ pub(super) struct Discovery {
     pub(super) tools: Vec<DiscoveredTool>,
 }
 
+/// Why no call may go to the host of `url`: the connector's rules, in words for a condition (OM-325). Private addresses,
+/// loopback and names inside the cluster are allowed.
+pub(crate) fn refused_host(url: &Url) -> Option<String> {
+    let refusal = address::refused_url_host(url, true)?;
+    let what = match refusal.rule {
+        Rule::MetadataName => "a cloud metadata service",
+        Rule::LinkLocal | Rule::MetadataAddress => "a link-local or cloud metadata address",
+        Rule::ManyReceivers => "a multicast or broadcast address",
+        Rule::Private => "a private or loopback address",
+    };
+    Some(format!("host {} is {what}", refusal.address))
+}
+
 pub(super) fn discover(spec: &ToolRegistrySpec) -> Discovery {
-    let verdict = validation::tool_registry::validate(spec);
+    let verdict = validation::tool_registry::validate(spec, &refused_host);
     Discovery {
         errors: verdict.message(),
         handlers: verdict.valid.len(),

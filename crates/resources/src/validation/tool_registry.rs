@@ -2,6 +2,8 @@
 
 use std::{collections::BTreeSet, fmt};
 
+use url::Url;
+
 use super::{Finding, endpoint, is_name, positive_duration, retry, tool_auth};
 use crate::omnia::tool_registry::{Handler, HandlerType, ToolDefinition, ToolRegistrySpec, sandbox::Sandbox};
 
@@ -46,9 +48,13 @@ impl Verdict<'_> {
     }
 }
 
-/// Judges every handler of a registry, and the registry's other fields.
+/// Says why the host of an URL may not be called, or `None` where it may. It looks up no names.
+pub type RefusedHost<'a> = dyn Fn(&Url) -> Option<String> + 'a;
+
+/// Judges every handler of a registry, and the registry's other fields. `refused` has the rules about the hosts of MCP
+/// servers (OM-325): they belong to whatever makes the calls.
 #[must_use]
-pub fn validate(spec: &ToolRegistrySpec) -> Verdict<'_> {
+pub fn validate<'a>(spec: &'a ToolRegistrySpec, refused: &RefusedHost<'_>) -> Verdict<'a> {
     let mut verdict = Verdict::default();
     for finding in registry_findings(spec) {
         verdict.errors.push(HandlerError {
@@ -60,7 +66,7 @@ pub fn validate(spec: &ToolRegistrySpec) -> Verdict<'_> {
     let mut names = BTreeSet::new();
     for (index, handler) in spec.handlers.iter().enumerate() {
         let field = format!("spec.handlers[{index}]");
-        let mut findings = handler_findings(&field, handler);
+        let mut findings = handler_findings(&field, handler, refused);
         if !names.insert(handler.name.as_str()) {
             findings.push(Finding::new(
                 format!("{field}.name"),
@@ -144,7 +150,7 @@ fn sandbox_findings(findings: &mut Vec<Finding>, field: &str, sandbox: &Sandbox)
     }
 }
 
-fn handler_findings(field: &str, handler: &Handler) -> Vec<Finding> {
+fn handler_findings(field: &str, handler: &Handler, refused: &RefusedHost<'_>) -> Vec<Finding> {
     let mut findings = Vec::new();
     if !is_name(&handler.name) {
         findings.push(Finding::new(
@@ -158,7 +164,7 @@ fn handler_findings(field: &str, handler: &Handler) -> Vec<Finding> {
     }
     placement(&mut findings, field, handler);
     positive_duration(&mut findings, format!("{field}.timeout"), &handler.timeout);
-    transport(&mut findings, field, handler);
+    transport(&mut findings, field, handler, refused);
     tool_auth::check(&mut findings, field, handler);
     findings
 }
@@ -267,18 +273,18 @@ fn placement(findings: &mut Vec<Finding>, field: &str, handler: &Handler) {
     }
 }
 
-fn transport(findings: &mut Vec<Finding>, field: &str, handler: &Handler) {
+fn transport(findings: &mut Vec<Finding>, field: &str, handler: &Handler, refused: &RefusedHost<'_>) {
     match handler.kind {
         HandlerType::Http => http(findings, field, handler),
         HandlerType::Grpc => grpc(findings, field, handler),
-        HandlerType::Mcp => mcp(findings, field, handler),
+        HandlerType::Mcp => mcp(findings, field, handler, refused),
         HandlerType::OpenApi => open_api(findings, field, handler),
         HandlerType::Client | HandlerType::Platform => {}
     }
 }
 
 /// A URL, or a path where the handler addresses a sandbox.
-fn address(findings: &mut Vec<Finding>, field: String, text: &str, on_sandbox: bool) -> Option<url::Url> {
+fn address(findings: &mut Vec<Finding>, field: String, text: &str, on_sandbox: bool) -> Option<Url> {
     if on_sandbox {
         if !text.starts_with('/') {
             findings.push(Finding::new(
@@ -356,7 +362,7 @@ fn grpc(findings: &mut Vec<Finding>, field: &str, handler: &Handler) {
     }
 }
 
-fn mcp(findings: &mut Vec<Finding>, field: &str, handler: &Handler) {
+fn mcp(findings: &mut Vec<Finding>, field: &str, handler: &Handler, refused: &RefusedHost<'_>) {
     let Some(config) = &handler.mcp_config else { return };
     let block = format!("{field}.mcpConfig");
     let on_sandbox = handler.sandbox.is_some();
@@ -366,7 +372,7 @@ fn mcp(findings: &mut Vec<Finding>, field: &str, handler: &Handler) {
         &config.endpoint,
         on_sandbox,
     );
-    if let Some(message) = url.as_ref().and_then(endpoint::refused_host) {
+    if let Some(message) = url.as_ref().and_then(refused) {
         findings.push(Finding::new(format!("{block}.endpoint"), message));
     }
     if on_sandbox

@@ -13,7 +13,7 @@ use mainstay_telemetry::{
     clock::{ManualClock, SharedClock},
     random::{SeededRandom, SharedRandom},
 };
-use mainstay_workload::FileRoot;
+use mainstay_workload::{FileRoot, address};
 use serde_json::json;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -357,11 +357,11 @@ async fn a_refused_address_is_not_retried() {
             _body_limit: usize,
         ) -> Result<Exchange, ConnectError> {
             self.0.fetch_add(1, Ordering::Relaxed);
-            Err(ConnectError::AddressRefused {
+            Err(ConnectError::AddressRefused(address::Refusal {
                 host: "h".to_owned(),
                 address: "169.254.169.254".to_owned(),
-                rule: "link-local",
-            })
+                rule: address::Rule::LinkLocal,
+            }))
         }
     }
     let handler = handler(Some(policy()));

@@ -118,6 +118,75 @@ async fn refused_addresses_are_not_dialled_whatever_leads_to_them() {
         );
         assert!(!error.is_network(), "{url}");
     }
+    for endpoint in [
+        "169.254.169.254:80",
+        "168.63.129.16:80",
+        "[fe80::1]:80",
+        "[::ffff:a9fe:a9fe]:80",
+        "224.0.0.1:80",
+    ] {
+        for allow_private in [true, false] {
+            let connector = self::connector(Some(endpoint.parse().unwrap()), "shop", allow_private);
+            let error = connector.send(request("http://orders:8080/")).await.unwrap_err();
+            let ConnectError::AddressRefused(refusal) = error else {
+                panic!("{endpoint}: {error}");
+            };
+            assert_eq!(refusal.host, "orders");
+            assert!(connector.shared.pinned.target("orders").is_none(), "{endpoint}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_refused_address_is_not_dialled_though_a_route_led_to_it() {
+    let pinned = Pinned::default();
+    pinned.remember("orders", Target::Address("169.254.169.254".parse().unwrap()));
+    let resolver = CheckedResolver {
+        pinned,
+        allow_private: true,
+    };
+    let resolved = reqwest::dns::Resolve::resolve(&resolver, "orders".parse().unwrap()).await;
+    let error = resolved.err().unwrap();
+    assert_eq!(
+        error.downcast_ref::<Refusal>().unwrap().rule,
+        address::Rule::LinkLocal
+    );
+}
+
+#[tokio::test]
+async fn a_service_on_a_private_address_is_dialled_where_others_are_not() {
+    let address = serve(echo_host()).await;
+    let response = connector(Some(address), "shop", false)
+        .send(request("http://orders:8080/"))
+        .await;
+    assert_eq!(response.unwrap().status, StatusCode::OK);
+}
+
+#[tokio::test]
+async fn a_request_has_one_host_header_whatever_the_caller_sets() {
+    let router = Router::new().route(
+        "/",
+        get(|headers: AxumHeaders| async move {
+            let hosts: Vec<&[u8]> = headers
+                .get_all("host")
+                .iter()
+                .map(HeaderValue::as_bytes)
+                .collect();
+            hosts.join(&b","[..])
+        }),
+    );
+    let address = serve(router).await;
+    let mut request = request("http://orders:8080/");
+    request
+        .headers
+        .insert(header::HOST, HeaderValue::from_static("elsewhere"));
+    let response = connector(Some(address), "shop", true)
+        .send(request)
+        .await
+        .unwrap();
+    assert_eq!(response.status, StatusCode::OK);
+    let (body, _) = response.bytes_capped(100).await.unwrap();
+    assert_eq!(body, Bytes::from("orders:8080"));
 }
 
 #[tokio::test]

@@ -73,17 +73,56 @@ fn an_mcp_endpoint_of_a_metadata_service_fails_the_registry_v_31_v_32() {
         let mut handlers = four();
         handlers[2]["mcpConfig"]["endpoint"] = endpoint.into();
         let status = judged(&registry(handlers.into()), None, None);
-        condition(&status, "HandlersValid").0 == "True"
+        let found = find_condition(&status.conditions, "HandlersValid").unwrap();
+        match found.status.as_str() {
+            "True" => None,
+            _ => Some(found.message.clone()),
+        }
     };
-    for refused in [
-        "http://169.254.169.254/sse",
-        "http://[fe80::1]/",
-        "http://metadata.google.internal./x",
-        "http://0xA9FEA9FE/",
+    for (refused, host) in [
+        (
+            "http://169.254.169.254/sse",
+            "169.254.169.254 is a link-local or cloud metadata address",
+        ),
+        (
+            "http://[fe80::1]/",
+            "fe80::1 is a link-local or cloud metadata address",
+        ),
+        (
+            "http://metadata.google.internal./x",
+            "metadata.google.internal is a cloud metadata service",
+        ),
+        (
+            "http://0xA9FEA9FE/",
+            "169.254.169.254 is a link-local or cloud metadata address",
+        ),
+        (
+            "http://168.63.129.16/",
+            "168.63.129.16 is a link-local or cloud metadata address",
+        ),
+        (
+            "http://[2002:a9fe:a9fe::1]/",
+            "2002:a9fe:a9fe::1 is a link-local or cloud metadata address",
+        ),
+        (
+            "http://[::ffff:0:a9fe:a9fe]/",
+            "::ffff:0:a9fe:a9fe is a link-local or cloud metadata address",
+        ),
+        (
+            "http://224.0.0.1/",
+            "224.0.0.1 is a multicast or broadcast address",
+        ),
     ] {
-        assert!(!with(refused), "{refused}");
+        let expected = format!("handler \"code\": spec.handlers[2].mcpConfig.endpoint: host {host}");
+        assert_eq!(with(refused), Some(expected), "{refused}");
     }
-    assert!(with("http://10.0.0.7:8080/sse") && with("http://svc.ns.svc.cluster.local/mcp"));
+    for allowed in [
+        "http://10.0.0.7:8080/sse",
+        "http://svc.ns.svc.cluster.local/mcp",
+        "http://127.0.0.1:9000/mcp",
+    ] {
+        assert_eq!(with(allowed), None, "{allowed}");
+    }
 }
 
 #[test]
