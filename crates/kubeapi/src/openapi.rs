@@ -7,14 +7,60 @@ mod components;
 mod paths;
 mod two;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Mutex, OnceLock, PoisonError},
+};
 
+use bytes::Bytes;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use crate::builtin::{KindInfo, Kinds, definitions};
 
 pub use two::v2;
+
+/// The encoded documents of one set of kinds. Each is made when it is first asked for and kept as long as the kinds: it is
+/// large, and clients ask for it at every start.
+#[derive(Debug, Default)]
+pub(crate) struct Documents {
+    index: OnceLock<Bytes>,
+    two: OnceLock<Bytes>,
+    /// By path, for those paths that are served.
+    three: Mutex<BTreeMap<String, Bytes>>,
+}
+
+/// [`index`] as JSON text.
+pub(crate) fn encoded_index(kinds: &Kinds) -> Bytes {
+    let documents = kinds.documents();
+    documents.index.get_or_init(|| encoded(&index(kinds))).clone()
+}
+
+/// [`v2`] as JSON text.
+pub(crate) fn encoded_v2(kinds: &Kinds) -> Bytes {
+    let documents = kinds.documents();
+    documents.two.get_or_init(|| encoded(&v2(kinds))).clone()
+}
+
+/// [`document`] as JSON text.
+pub(crate) fn encoded_document(kinds: &Kinds, path: &str) -> Option<Bytes> {
+    // Never held while a document is made: two who ask at the same time make it twice.
+    let three = || {
+        let three = &kinds.documents().three;
+        three.lock().unwrap_or_else(PoisonError::into_inner)
+    };
+    let known = three().get(path).cloned();
+    if known.is_some() {
+        return known;
+    }
+    let made = encoded(&document(kinds, path)?);
+    three().insert(path.to_owned(), made.clone());
+    Some(made)
+}
+
+fn encoded(document: &Value) -> Bytes {
+    Bytes::from(document.to_string())
+}
 
 /// `/openapi/v3`: where the document of each group version is. The address carries a digest of what the document is made
 /// of, so that clients may keep what they have read.

@@ -9,7 +9,7 @@ use std::{
 };
 
 use arc_swap::ArcSwap;
-use mainstay_store::kube::KubeStore;
+use mainstay_store::kube::{KubeStore, Stored};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
@@ -29,8 +29,36 @@ pub(crate) struct Snapshot {
     /// they are read.
     defaults_before: HashMap<String, u64>,
     tokens: HashMap<Served, CancellationToken>,
-    /// Name and revision of each definition that this was made from.
-    sources: Vec<(String, u64)>,
+    /// What this was made from, in the order of the store.
+    definitions: Vec<Definition>,
+}
+
+/// A stored definition and what was made of it.
+#[derive(Clone)]
+struct Definition {
+    name: String,
+    revision: u64,
+    /// Where its objects are stored, `GROUP/PLURAL`.
+    resource: String,
+    /// Empty while its names are not accepted, and when its schema cannot be used.
+    kinds: Vec<Arc<KindInfo>>,
+}
+
+impl Definition {
+    fn read(stored: &Stored) -> Result<Self, (String, serde_json::Error)> {
+        let name = stored.key.name.to_string();
+        let definition: Value = match serde_json::from_slice(&stored.value) {
+            Ok(definition) => definition,
+            Err(error) => return Err((name, error)),
+        };
+        let text = |pointer: &str| definition.pointer(pointer).and_then(Value::as_str).unwrap_or("");
+        Ok(Self {
+            name,
+            revision: stored.revision,
+            resource: format!("{}/{}", text("/spec/group"), text("/spec/names/plural")),
+            kinds: Kinds::of_definition(&definition),
+        })
+    }
 }
 
 impl Snapshot {
@@ -40,6 +68,13 @@ impl Snapshot {
             .get(&kind.storage_resource)
             .copied()
             .unwrap_or(0)
+    }
+
+    /// The places of the store for objects of definitions, of those too that make no kinds at present.
+    pub(crate) fn defined_resources(&self) -> impl Iterator<Item = &str> {
+        self.definitions
+            .iter()
+            .map(|definition| definition.resource.as_str())
     }
 
     /// Cancelled once `kind` is no longer served.
@@ -64,7 +99,7 @@ impl Registry {
             kinds: Kinds::builtin(),
             defaults_before: HashMap::new(),
             tokens: HashMap::new(),
-            sources: Vec::new(),
+            definitions: Vec::new(),
         };
         Self {
             current: ArcSwap::from_pointee(snapshot),
@@ -85,27 +120,27 @@ impl Registry {
     pub(crate) fn refresh(&self, store: &KubeStore) -> Result<(), (String, serde_json::Error)> {
         let _alone = self.replacing.lock().unwrap_or_else(PoisonError::into_inner);
         let stored = store.list(DEFINITIONS, None).items;
-        let sources: Vec<(String, u64)> = stored
-            .iter()
-            .map(|stored| (stored.key.name.to_string(), stored.revision))
-            .collect();
         let before = self.snapshot();
-        if before.sources == sources {
+        let is_same = |(known, stored): (&Definition, &Stored)| {
+            known.name == *stored.key.name && known.revision == stored.revision
+        };
+        if before.definitions.len() == stored.len() && before.definitions.iter().zip(&stored).all(is_same) {
             return Ok(());
         }
         let mut definitions = Vec::with_capacity(stored.len());
         for stored in &stored {
-            let definition: Value = serde_json::from_slice(&stored.value)
-                .map_err(|error| (stored.key.name.to_string(), error))?;
-            definitions.push(definition);
+            // Compiling schemas and rules is what takes the time: what did not change is not compiled again.
+            let known = before.definitions.iter().find(|known| is_same((known, stored)));
+            definitions.push(match known {
+                Some(known) => known.clone(),
+                None => Definition::read(stored)?,
+            });
         }
-        let kinds = Kinds::with_custom(&definitions);
-        let mut defaults_before = HashMap::new();
-        for (definition, (_, revision)) in definitions.iter().zip(&sources) {
-            let text = |pointer: &str| definition.pointer(pointer).and_then(Value::as_str).unwrap_or("");
-            let resource = format!("{}/{}", text("/spec/group"), text("/spec/names/plural"));
-            defaults_before.insert(resource, *revision);
-        }
+        let kinds = Kinds::with(definitions.iter().flat_map(|definition| definition.kinds.clone()));
+        let defaults_before = definitions
+            .iter()
+            .map(|definition| (definition.resource.clone(), definition.revision))
+            .collect();
         let mut tokens = HashMap::new();
         for kind in kinds.all().iter().filter(|kind| kind.custom) {
             let key = (kind.group.clone(), kind.version.clone(), kind.plural.clone());
@@ -122,11 +157,50 @@ impl Registry {
             kinds,
             defaults_before,
             tokens,
-            sources,
+            definitions,
         }));
         for token in gone {
             token.cancel();
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::expect_used)]
+    use mainstay_store::kube::{Change, Expect, KubeOptions};
+    use serde_json::json;
+
+    use super::*;
+    use crate::{commit::key, object};
+
+    fn definition(plural: &str, kind: &str) -> Change {
+        let name = format!("{plural}.example.com");
+        let body = json!({"metadata": {"name": name},
+            "spec": {"group": "example.com", "scope": "Namespaced",
+                "names": {"plural": plural, "singular": kind.to_lowercase(), "kind": kind},
+                "versions": [{"name": "v1", "served": true, "storage": true,
+                    "schema": {"openAPIV3Schema": {"type": "object"}}}]},
+            "status": {"conditions": [{"type": "Established", "status": "True"}]}});
+        Change::Put {
+            key: key(DEFINITIONS, "", &name),
+            body: object::encode(&body),
+            expect: Expect::Absent,
+        }
+    }
+
+    #[tokio::test]
+    async fn a_new_definition_leaves_the_kinds_of_the_others_as_they_are_ka_012() {
+        let store = KubeStore::open(KubeOptions::in_memory()).unwrap();
+        let registry = Registry::new();
+        let kind = |plural| registry.snapshot().kinds.lookup("example.com", "v1", plural);
+        store.commit(vec![definition("boxes", "Box")]).await.unwrap();
+        registry.refresh(&store).unwrap();
+        let before = kind("boxes").unwrap();
+        store.commit(vec![definition("ants", "Ant")]).await.unwrap();
+        registry.refresh(&store).unwrap();
+        assert!(Arc::ptr_eq(&before, &kind("boxes").unwrap()));
+        assert!(kind("ants").is_some());
     }
 }

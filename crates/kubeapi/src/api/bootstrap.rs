@@ -38,15 +38,18 @@ impl Api {
         Ok(())
     }
 
-    /// Every place of the store that a served kind keeps its objects in, once each.
-    pub(crate) fn stored_resources(&self) -> Vec<String> {
+    /// Every place of the store that a served kind keeps its objects in, or a definition whose kinds are not served, once
+    /// each: the owners and dependents among the latter count as soon as the definition is corrected.
+    fn stored_resources(&self) -> Vec<String> {
         let snapshot = self.registry().snapshot();
         let mut resources: Vec<String> = snapshot
             .kinds
             .all()
             .iter()
-            .map(|kind| kind.storage_resource.clone())
+            .map(|kind| kind.storage_resource.as_str())
+            .chain(snapshot.defined_resources())
             .filter(|name| !name.is_empty())
+            .map(str::to_owned)
             .collect();
         resources.sort();
         resources.dedup();

@@ -11,7 +11,7 @@ use super::{
     definitions::Reader,
     kind::{KindData, KindInfo},
 };
-use crate::crd;
+use crate::{crd, object, openapi::Documents};
 
 const KINDS: &str = include_str!("../../data/kinds.json");
 
@@ -28,6 +28,7 @@ struct Table {
     all: Vec<Arc<KindInfo>>,
     by_resource: BTreeMap<(String, String, String), Arc<KindInfo>>,
     by_kind: BTreeMap<(String, String, String), Arc<KindInfo>>,
+    documents: Documents,
 }
 
 impl Table {
@@ -62,15 +63,36 @@ impl Kinds {
             .clone()
     }
 
-    /// The built-in kinds and those of the definitions given, as far as their names are accepted and established. A
-    /// stored definition whose schema cannot be read any more is left out.
+    /// The built-in kinds and those of the definitions given, see [`Kinds::of_definition`].
     pub fn with_custom(crds: &[Value]) -> Self {
-        let mut all = Self::builtin().table.all.clone();
-        for definition in crds.iter().filter(|definition| crd::is_established(definition)) {
-            if let Ok(kinds) = crd::kinds_of(definition) {
-                all.extend(kinds.into_iter().map(Arc::new));
+        Self::with(crds.iter().flat_map(Self::of_definition))
+    }
+
+    /// The kinds of a definition whose names are accepted and established. One that was stored and whose schema cannot be
+    /// used any more, as after a change of the program, has none; the log says so.
+    pub(crate) fn of_definition(definition: &Value) -> Vec<Arc<KindInfo>> {
+        if !crd::is_established(definition) {
+            return Vec::new();
+        }
+        match crd::kinds_of(definition) {
+            Ok(kinds) => kinds.into_iter().map(Arc::new).collect(),
+            Err(faults) => {
+                let faults: Vec<String> = faults.iter().map(ToString::to_string).collect();
+                tracing::error!(
+                    reason = "DefinitionUnusable",
+                    name = object::name(definition),
+                    faults = faults.join("; "),
+                    "a stored CustomResourceDefinition cannot be used: its kinds are not served until it is corrected"
+                );
+                Vec::new()
             }
         }
+    }
+
+    /// The built-in kinds and those given.
+    pub(crate) fn with(custom: impl IntoIterator<Item = Arc<KindInfo>>) -> Self {
+        let mut all = Self::builtin().table.all.clone();
+        all.extend(custom);
         Self {
             table: Arc::new(Table::of(all)),
         }
@@ -90,6 +112,11 @@ impl Kinds {
             .by_kind
             .get(&(group.to_owned(), version.to_owned(), kind.to_owned()))
             .cloned()
+    }
+
+    /// The OpenAPI documents of these kinds, as far as they were asked for.
+    pub(crate) fn documents(&self) -> &Documents {
+        &self.table.documents
     }
 
     /// Every kind in every version, built-in ones first.

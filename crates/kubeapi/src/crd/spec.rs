@@ -41,7 +41,9 @@ pub fn validate_crd(crd: &Value, old: Option<&Value>) -> Vec<FieldError> {
             &["Cluster", "Namespaced"],
         )),
     }
-    validate_versions(crd, &path, &mut errors);
+    // Reading schemas and compiling rules takes long, and what was accepted as it stands is not judged again.
+    let is_new = old.is_none_or(|old| old.get("spec") != crd.get("spec"));
+    validate_versions(crd, is_new, &path, &mut errors);
     validate_names(crd, &path.child("names"), &mut errors);
     validate_conversion(crd, &path.child("conversion"), &mut errors);
     if crd.pointer("/spec/preserveUnknownFields") == Some(&Value::Bool(true))
@@ -101,7 +103,7 @@ impl Shared {
     }
 }
 
-fn validate_versions(crd: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
+fn validate_versions(crd: &Value, with_schemas: bool, path: &FieldPath, errors: &mut Vec<FieldError>) {
     let shared = Shared::of(crd);
     let list: Vec<&Value> = versions(crd).collect();
     let at = path.child("versions");
@@ -133,7 +135,8 @@ fn validate_versions(crd: &Value, path: &FieldPath, errors: &mut Vec<FieldError>
             (true, false) => None,
             (false, _) => Some(at.child(own)),
         };
-        if let (Some(at), Some(schema)) = (
+        if let (true, Some(at), Some(schema)) = (
+            with_schemas,
             place(shared.schema, "validation", "schema"),
             version.pointer("/schema/openAPIV3Schema"),
         ) {

@@ -124,3 +124,27 @@ fn the_address_of_a_document_changes_with_its_content() {
         Value::Null
     );
 }
+
+#[test]
+fn a_document_is_encoded_once_for_the_kinds_it_describes() {
+    // KA-005
+    let kinds = custom();
+    let path = "apis/example.com/v1";
+    let parse = |bytes: &Bytes| -> Value { serde_json::from_slice(bytes).unwrap() };
+    let first = (
+        encoded_index(&kinds),
+        encoded_v2(&kinds),
+        encoded_document(&kinds, path).unwrap(),
+    );
+    assert_eq!(parse(&first.0), index(&kinds));
+    assert_eq!(parse(&first.1), v2(&kinds));
+    assert_eq!(Some(parse(&first.2)), document(&kinds, path));
+    // A clone is the same set.
+    let again = kinds.clone();
+    assert_eq!(encoded_index(&again).as_ptr(), first.0.as_ptr());
+    assert_eq!(encoded_v2(&again).as_ptr(), first.1.as_ptr());
+    assert_eq!(encoded_document(&again, path).unwrap().as_ptr(), first.2.as_ptr());
+    // Another set has documents of its own, and nothing is kept of paths that are not served.
+    assert_eq!(encoded_document(&Kinds::builtin(), path), None);
+    assert_ne!(encoded_index(&Kinds::builtin()), first.0);
+}

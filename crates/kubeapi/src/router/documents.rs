@@ -1,6 +1,7 @@
 //! Documents about the API: versions, discovery, OpenAPI, health and figures. Requirements KA-003, KA-004, KA-005.
 
 use axum::extract::Request;
+use bytes::Bytes;
 use http::{HeaderValue, StatusCode, header};
 use serde_json::{Value, json};
 
@@ -40,8 +41,10 @@ impl Api {
             Document::Group(group) => found(discovery::group(&kinds, group)),
             Document::Resources { group, version } => found(discovery::resources(&kinds, group, version)),
             Document::OpenApiTwo => self.openapi_two(&kinds, request),
-            Document::OpenApiThreeIndex => Ok(Answer::ok(&openapi::index(&kinds))),
-            Document::OpenApiThree(path) => found(openapi::document(&kinds, path)),
+            Document::OpenApiThreeIndex => Ok(encoded(openapi::encoded_index(&kinds))),
+            Document::OpenApiThree(path) => {
+                Ok(openapi::encoded_document(&kinds, path).map_or_else(Answer::page_not_found, encoded))
+            }
             Document::OpenIdConfiguration => Ok(Answer::ok(&self.openid_configuration())),
             Document::OpenIdKeys => {
                 let mut answer = Answer::ok(&self.openid_keys());
@@ -72,7 +75,7 @@ impl Api {
                 "only the following media types are accepted: application/json",
             ));
         }
-        Ok(Answer::ok(&openapi::v2(kinds)))
+        Ok(encoded(openapi::encoded_v2(kinds)))
     }
 }
 
@@ -81,6 +84,10 @@ fn aggregated(document: &Value) -> Answer {
     answer.content_type =
         HeaderValue::from_static("application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList");
     answer
+}
+
+fn encoded(document: Bytes) -> Answer {
+    Answer::encoded(StatusCode::OK, document)
 }
 
 fn found(document: Option<Value>) -> ApiResult<Answer> {

@@ -1,9 +1,12 @@
 //! Kinds that come from definitions. Requirements KA-012, KA-013, KA-014.
 
+use std::sync::{Arc, Mutex};
+
 use http::StatusCode;
+use mainstay_store::kube::{Body, Change, Expect, KubeOptions, KubeStore};
 use serde_json::{Value, json};
 
-use crate::harness::{DEADLINE, Server};
+use crate::harness::{CONFIG_MAPS, DEADLINE, Server, config_map};
 
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 const WIDGETS: &str = "/apis/example.com/v1/namespaces/default/widgets";
@@ -242,6 +245,107 @@ async fn definitions_are_loaded_at_start_ka_012() {
         server.get(&format!("{WIDGETS}/a")).await.json()["spec"]["size"],
         1
     );
+}
+
+/// Keeps what is logged at the level of errors, as `FIELD=VALUE` one after another.
+#[derive(Clone, Default)]
+struct Errors(Arc<Mutex<String>>);
+
+impl tracing::field::Visit for Errors {
+    fn record_debug(&mut self, field: &tracing::field::Field, value: &dyn std::fmt::Debug) {
+        self.0.lock().unwrap().push_str(&format!("{field}={value:?} "));
+    }
+}
+
+impl tracing::Subscriber for Errors {
+    fn enabled(&self, metadata: &tracing::Metadata<'_>) -> bool {
+        *metadata.level() == tracing::Level::ERROR
+    }
+
+    fn new_span(&self, _span: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+        tracing::span::Id::from_u64(1)
+    }
+
+    fn record(&self, _span: &tracing::span::Id, _values: &tracing::span::Record<'_>) {}
+
+    fn record_follows_from(&self, _span: &tracing::span::Id, _follows: &tracing::span::Id) {}
+
+    fn event(&self, event: &tracing::Event<'_>) {
+        event.record(&mut self.clone());
+    }
+
+    fn enter(&self, _span: &tracing::span::Id) {}
+
+    fn exit(&self, _span: &tracing::span::Id) {}
+}
+
+#[tokio::test]
+async fn a_stored_definition_that_cannot_be_used_is_logged_and_its_objects_stay_known_ka_012_ka_023() {
+    let store = KubeStore::open(KubeOptions::in_memory()).unwrap();
+    let options = || {
+        mainstay_kubeapi::ApiOptions::new(
+            store.clone(),
+            mainstay_telemetry::clock::system(),
+            mainstay_telemetry::random::system(),
+        )
+    };
+    let server = Server::over(options()).await;
+    server.post(DEFINITIONS, &definition()).await;
+    let owner = server
+        .post(CONFIG_MAPS, &config_map("owner", json!({})))
+        .await
+        .json();
+    let mut owned = widget("a", json!({"size": 1}));
+    owned["metadata"]["ownerReferences"] = json!([{
+        "apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": owner["metadata"]["uid"],
+    }]);
+    assert_eq!(server.post(WIDGETS, &owned).await.status, StatusCode::CREATED);
+    drop(server);
+    // As an older program may have accepted it.
+    let stored = store
+        .list("apiextensions.k8s.io/customresourcedefinitions", None)
+        .items
+        .remove(0);
+    let mut broken: Value = serde_json::from_slice(&stored.value).unwrap();
+    broken["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["x-kubernetes-validations"] =
+        json!([{"rule": "self.nothing("}]);
+    broken["metadata"]["resourceVersion"] = json!("");
+    let text = broken.to_string();
+    let version = "\"resourceVersion\":\"";
+    let change = Change::Put {
+        key: stored.key,
+        body: Body {
+            revision_at: text.find(version).map(|at| at + version.len()),
+            bytes: text.into(),
+        },
+        expect: Expect::Revision(stored.revision),
+    };
+    store.commit(vec![change]).await.unwrap();
+
+    let errors = Errors::default();
+    let logging = tracing::subscriber::set_default(errors.clone());
+    let server = Server::over(options()).await;
+    drop(logging);
+    let logged = errors.0.lock().unwrap().clone();
+    assert!(
+        logged.contains("widgets.example.com") && logged.contains("DefinitionUnusable"),
+        "{logged}"
+    );
+    assert!(logged.contains("x-kubernetes-validations[0].rule"), "{logged}");
+    assert_eq!(server.get(WIDGETS).await.status, StatusCode::NOT_FOUND);
+
+    let path = format!("{DEFINITIONS}/widgets.example.com");
+    let mut corrected = server.get(&path).await.json();
+    corrected["spec"] = definition()["spec"].clone();
+    let answer = server.put(&path, &corrected).await;
+    assert_eq!(answer.status, StatusCode::OK, "{}", answer.message());
+    assert_eq!(server.get(&format!("{WIDGETS}/a")).await.status, StatusCode::OK);
+    server.delete(&format!("{CONFIG_MAPS}/owner"), &Value::Null).await;
+    server
+        .until(&format!("{WIDGETS}/a"), WIDGETS, |answer| {
+            answer.status == StatusCode::NOT_FOUND
+        })
+        .await;
 }
 
 #[tokio::test]

@@ -190,3 +190,21 @@ fn the_group_and_plural_never_change_and_the_kind_not_once_served() {
         ["spec.scope", "spec.names.kind", "status.storedVersions[1]"]
     );
 }
+
+#[test]
+fn schemas_are_judged_when_the_spec_is_new() {
+    // KA-012
+    let crd = definition(json!({"type": "object", "properties": {"spec": {"type": "nothing"}}}));
+    let faults = texts(&crd);
+    assert!(!faults.is_empty());
+    let mut labelled = crd.clone();
+    labelled["metadata"]["labels"] = json!({"a": "b"});
+    assert_eq!(validate_crd(&labelled, Some(&crd)), []);
+    let mut changed = crd.clone();
+    changed["spec"]["names"]["shortNames"] = json!(["th"]);
+    let again: Vec<String> = validate_crd(&changed, Some(&crd))
+        .iter()
+        .map(ToString::to_string)
+        .collect();
+    assert_eq!(again, faults);
+}
