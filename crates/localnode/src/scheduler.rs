@@ -1,35 +1,44 @@
 //! Binding: gives each Pod that waits for a Node the one Node there is, through the API's `pods/binding`.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use futures::StreamExt;
 use k8s_openapi::api::core::v1::{Binding, ObjectReference, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Status};
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Client, ResourceExt};
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use crate::events::Events;
 use crate::writing;
 
-/// Waits between attempts to bind one Pod.
-const RETRIES: [Duration; 4] = [
+/// Waits between attempts to bind one Pod. The last one is also that of all further attempts: nothing else wakes a Pod that
+/// waits for its Node.
+const WAITS: [Duration; 4] = [
     Duration::from_millis(50),
     Duration::from_millis(250),
     Duration::from_secs(1),
     Duration::from_secs(5),
 ];
 
+const ATTEMPTS_AT_ONCE: usize = 16;
+
 /// Runs until it is cancelled.
 pub(crate) async fn run(client: Client, node: String, events: Events, cancellation: CancellationToken) {
     let pods = Api::<Pod>::all(client.clone());
     let waiting = watcher::Config::default().fields("spec.nodeName=");
     let stream = watcher(pods, waiting).default_backoff().applied_objects();
-    let bind_all = stream.for_each_concurrent(16, |pod| {
+    let attempts = Arc::new(Semaphore::new(ATTEMPTS_AT_ONCE));
+    // All of them, since one that waits for its next attempt must not keep another from its first.
+    let bind_all = stream.for_each_concurrent(None, |pod| {
         let (client, node, events) = (client.clone(), node.clone(), events.clone());
+        let attempts = Arc::clone(&attempts);
         async move {
             match pod {
-                Ok(pod) if is_waiting(&pod) => bind_with_retries(&client, &pod, &node, &events).await,
+                Ok(pod) if is_waiting(&pod) => {
+                    bind_with_retries(&client, &pod, &node, &events, &attempts).await;
+                }
                 Ok(_) => {}
                 Err(error) => tracing::warn!(%error, "the watch for Pods to bind was interrupted"),
             }
@@ -53,9 +62,14 @@ fn is_waiting(pod: &Pod) -> bool {
         && pod.metadata.deletion_timestamp.is_none()
 }
 
-async fn bind_with_retries(client: &Client, pod: &Pod, node: &str, events: &Events) {
-    for wait in RETRIES {
-        match bind(client, pod, node).await {
+async fn bind_with_retries(client: &Client, pod: &Pod, node: &str, events: &Events, attempts: &Semaphore) {
+    let mut failures = 0;
+    loop {
+        let attempt = async {
+            let _permit = attempts.acquire().await;
+            bind(client, pod, node).await
+        };
+        let error = match attempt.await {
             Ok(()) => {
                 let name = format!("{}/{}", pod.namespace().unwrap_or_default(), pod.name_any());
                 events
@@ -71,15 +85,23 @@ async fn bind_with_retries(client: &Client, pod: &Pod, node: &str, events: &Even
             Err(kube::Error::Api(status)) if matches!(status.reason.as_str(), "NotFound" | "Conflict") => {
                 return;
             }
-            Err(error) => {
-                tracing::warn!(pod = %pod.name_any(), namespace = ?pod.namespace(), %error, "a Pod could not be bound");
-                events
-                    .warning(pod, "FailedScheduling", &format!("binding failed: {error}"))
-                    .await;
-                tokio::time::sleep(wait).await;
-            }
+            Err(error) => error,
+        };
+        tracing::warn!(pod = %pod.name_any(), namespace = ?pod.namespace(), %error, "a Pod could not be bound");
+        // Told once: what goes on failing is in the log.
+        if failures == 0 {
+            events
+                .warning(pod, "FailedScheduling", &format!("binding failed: {error}"))
+                .await;
         }
+        tokio::time::sleep(wait_after(failures)).await;
+        failures += 1;
     }
+}
+
+/// The wait after a failed attempt that so many others preceded.
+fn wait_after(failures: usize) -> Duration {
+    WAITS[failures.min(WAITS.len() - 1)]
 }
 
 async fn bind(client: &Client, pod: &Pod, node: &str) -> kube::Result<()> {
@@ -110,6 +132,13 @@ mod tests {
 
     fn pod(spec: serde_json::Value) -> Pod {
         serde_json::from_value(serde_json::json!({ "metadata": { "name": "p" }, "spec": spec })).unwrap()
+    }
+
+    #[test]
+    fn the_waits_grow_and_the_last_one_stays() {
+        assert!(WAITS.is_sorted());
+        assert_eq!(wait_after(0), WAITS[0]);
+        assert_eq!(wait_after(1_000), Duration::from_secs(5));
     }
 
     #[test]
