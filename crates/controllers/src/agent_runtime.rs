@@ -73,7 +73,7 @@ impl Controller {
         let providers = gather.providers().await?;
         report.providers_found(&providers, models::are_mocked(agent));
         let gathered = gather.inputs(source, registry, providers, report).await?;
-        self.apply(agent, &gathered, report).await
+        Box::pin(self.apply(agent, &gathered, report)).await
     }
 
     async fn apply(
@@ -83,7 +83,7 @@ impl Controller {
         report: &mut Report,
     ) -> Result<(), Stop> {
         let objects = workload::build(agent, gathered, &self.options);
-        let built = apply::apply(&self.client, agent, objects).await;
+        let built = Box::pin(apply::apply(&self.client, agent, objects)).await;
         match built {
             Ok(deployment) => {
                 let ready = deployment

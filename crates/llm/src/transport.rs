@@ -25,7 +25,7 @@ use crate::{
 };
 
 /// Longest time of one call where the provider sets none.
-pub const DEFAULT_REQUEST_TIMEOUT: Duration = Duration::from_secs(600);
+pub(crate) const DEFAULT_REQUEST_TIMEOUT: Duration = Duration::from_secs(600);
 
 // Errors are a few hundred bytes; whatever is longer is a page of HTML.
 const ERROR_BODY_LIMIT: usize = 64 * 1024;

@@ -27,20 +27,22 @@ pub(super) struct Failure {
     pub(super) error: ReconcileError,
 }
 
-/// Applies everything. A Service that cannot be written keeps no change from the pods, and the other way round.
+/// Applies everything, the Service beside what the pods are made from. A Service that cannot be written keeps no change
+/// from the pods, and the other way round.
 pub(super) async fn apply(
     client: &Client,
     agent: &AgentRuntime,
     objects: Objects,
 ) -> Result<Deployment, Vec<Failure>> {
-    let service = owned::<Service>(client, agent, &agent.name_any(), &objects.service)
-        .await
-        .map_err(|error| Failure {
-            condition: condition_types::SERVICE_READY,
-            reason: reasons::SERVICE_FAILED,
-            error,
-        });
-    let deployment = pods(client, agent, &objects).await.map_err(|error| Failure {
+    let name = agent.name_any();
+    let service = owned::<Service>(client, agent, &name, &objects.service);
+    let (service, deployment) = tokio::join!(service, pods(client, agent, &objects));
+    let service = service.map_err(|error| Failure {
+        condition: condition_types::SERVICE_READY,
+        reason: reasons::SERVICE_FAILED,
+        error,
+    });
+    let deployment = deployment.map_err(|error| Failure {
         condition: condition_types::DEPLOYMENT_READY,
         reason: reasons::DEPLOYMENT_FAILED,
         error,
@@ -58,15 +60,20 @@ async fn pods(
     objects: &Objects,
 ) -> Result<Deployment, ReconcileError> {
     let name = agent.name_any();
-    owned::<ConfigMap>(client, agent, &names::tools_config_map(&name), &objects.tools).await?;
-    owned::<ConfigMap>(
-        client,
-        agent,
-        &names::providers_config_map(&name),
-        &objects.providers,
-    )
-    .await?;
-    owned::<Secret>(client, agent, &names::tool_secrets(&name), &objects.tool_secrets).await?;
+    let (tools, providers, secrets) = (
+        names::tools_config_map(&name),
+        names::providers_config_map(&name),
+        names::tool_secrets(&name),
+    );
+    // Not given up at the first failure: a write that is under way is waited for.
+    let (tools, providers, secrets) = tokio::join!(
+        owned::<ConfigMap>(client, agent, &tools, &objects.tools),
+        owned::<ConfigMap>(client, agent, &providers, &objects.providers),
+        owned::<Secret>(client, agent, &secrets, &objects.tool_secrets),
+    );
+    tools?;
+    providers?;
+    secrets?;
     owned::<Deployment>(client, agent, &name, &objects.deployment).await
 }
 

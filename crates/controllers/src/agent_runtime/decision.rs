@@ -58,9 +58,10 @@ pub(super) fn judge_pack(selection: Selection<'_>) -> Result<PackCandidate, Bloc
 
 /// Whether the content of the pack can be run (OM-561, OM-565): by the runtime's own judgement, so that an agent says what
 /// its pods would only say in their logs. The content of a live pack is judged by nobody else.
-pub(super) fn judge_content(pack: &str, content: &[u8]) -> Result<(), Blocked> {
-    let Err(error) = LoadedPack::load(content) else {
-        return Ok(());
+pub(super) fn judge_content(pack: &str, content: &[u8]) -> Result<LoadedPack, Blocked> {
+    let error = match LoadedPack::load(content) {
+        Ok(loaded) => return Ok(loaded),
+        Err(error) => error,
     };
     let (reason, phase, what) = match &error {
         PackError::NoPrompt(_) => (reasons::PROMPT_AMBIGUOUS, Phase::Pending, "cannot be run"),

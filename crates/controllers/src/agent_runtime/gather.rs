@@ -7,7 +7,10 @@ use k8s_openapi::{
     api::core::v1::{ConfigMap, Secret},
 };
 use kube::{Api, ResourceExt, api::ListParams, core::DeserializeGuard};
-use mainstay_agent::pack::{self, Admission, Allowlist};
+use mainstay_agent::{
+    LoadedPack,
+    pack::{self, Admission, Allowlist, Pack},
+};
 use mainstay_resources::{
     condition_types, discovery,
     omnia::{
@@ -33,7 +36,7 @@ use super::{
     },
     models::{Models, ProviderFiles, are_mocked},
     report::Report,
-    tools::{self, Tools},
+    tools,
 };
 use crate::{
     error::ReconcileError,
@@ -53,6 +56,8 @@ pub(super) struct Source {
     /// ConfigMap with its content.
     config_map: String,
     content: Vec<u8>,
+    /// The content as the runtime reads it; `None` where no prompt is run.
+    loaded: Option<LoadedPack>,
 }
 
 /// Everything that the workload is made from. Not `Debug`: it holds credentials.
@@ -60,7 +65,6 @@ pub(super) struct Gathered {
     pub(super) pack: PromptPack,
     /// ConfigMap with the pack's content.
     pub(super) pack_config_map: String,
-    pub(super) tools: Tools,
     /// `tools.yaml`.
     pub(super) tools_file: String,
     pub(super) models: Models,
@@ -99,13 +103,16 @@ impl<'a> Gather<'a> {
         let pack = self.chosen_pack().await?;
         let (config_map, content) = self.pack_content(&pack).await?;
         // Facades that only repeat or demonstrate run no prompt (OM-504).
-        if needs_provider(&self.agent.spec) {
-            judge_content(&pack.name_any(), &content)?;
-        }
+        let loaded = if needs_provider(&self.agent.spec) {
+            Some(judge_content(&pack.name_any(), &content)?)
+        } else {
+            None
+        };
         Ok(Source {
             pack,
             config_map,
             content,
+            loaded,
         })
     }
 
@@ -255,6 +262,7 @@ impl<'a> Gather<'a> {
             pack,
             config_map: pack_config_map,
             content,
+            loaded,
         } = source;
         let registry = match registry {
             Registry::Found(registry) => Some(registry),
@@ -271,7 +279,14 @@ impl<'a> Gather<'a> {
             .map(|registry| tools::render(registry, &self.namespace, sandbox_enabled))
             .unwrap_or_default();
         if registry.is_some() {
-            report.tools(&tools, sandbox_enabled, &unlisted(&tools.names, &content));
+            let lists = match &loaded {
+                Some(loaded) => allowlists(&loaded.pack),
+                // A pack that cannot be parsed lists nothing; it does not get here unless it is live.
+                None => pack::validate(&content)
+                    .map(|pack| allowlists(&pack))
+                    .unwrap_or_default(),
+            };
+            report.tools(&tools, sandbox_enabled, &unlisted(&tools.names, &lists));
         }
         if !tools.auth_faults.is_empty() {
             return Err(tool_auth_blocked(tools.auth_faults.join("; "), false).into());
@@ -284,7 +299,6 @@ impl<'a> Gather<'a> {
         Ok(Gathered {
             pack,
             pack_config_map,
-            tools,
             tools_file,
             models,
             providers_file,
@@ -481,12 +495,12 @@ fn tool_auth_blocked(message: String, retry: bool) -> Blocked {
     }
 }
 
-/// Registry tools that no prompt of the pack lists (OM-294). A pack that cannot be parsed lists none; it does not get
-/// here unless it is live.
-fn unlisted(names: &[String], content: &[u8]) -> Vec<String> {
-    let allowlists: Vec<Allowlist> = pack::validate(content)
-        .map(|pack| pack.prompts.values().map(Allowlist::of).collect())
-        .unwrap_or_default();
+fn allowlists(pack: &Pack) -> Vec<Allowlist> {
+    pack.prompts.values().map(Allowlist::of).collect()
+}
+
+/// Registry tools that no prompt of the pack lists (OM-294).
+fn unlisted(names: &[String], allowlists: &[Allowlist]) -> Vec<String> {
     let listed = |name: &str| {
         allowlists
             .iter()

@@ -48,7 +48,6 @@ fn gathered() -> Gathered {
     Gathered {
         pack: PromptPack::new("p", serde_json::from_value(pack).unwrap()),
         pack_config_map: "c".into(),
-        tools: super::super::tools::Tools::default(),
         tools_file: "tools".into(),
         models,
         providers_file: "providers".into(),
