@@ -39,7 +39,7 @@ pub(crate) fn run(root: &Path, check: bool) -> anyhow::Result<()> {
 /// Path below the root of the repository, and text.
 fn files() -> anyhow::Result<Vec<(PathBuf, String)>> {
     let mut files = Vec::new();
-    for document in mainstay_resources::crd::documents() {
+    for document in mainstay_resources::crd::documents().context("cannot write the CRDs")? {
         let group = document["spec"]["group"].as_str().context("a CRD has a group")?;
         let plural = document["spec"]["names"]["plural"]
             .as_str()

@@ -114,7 +114,7 @@ mod tests {
 
     #[test]
     fn who_may_view_or_edit_a_namespace_may_do_so_with_every_kind_of_ours() {
-        for definition in crate::crds() {
+        for definition in crate::crds().unwrap() {
             let plural = definition.spec.names.plural;
             assert_eq!(verbs("view", &plural), ["get", "list", "watch"], "{plural}");
             for of in ["edit", "admin"] {

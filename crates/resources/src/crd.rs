@@ -36,17 +36,18 @@ pub fn crd_yaml() -> &'static [(&'static str, &'static str)] {
 }
 
 /// Every CRD of this product, generated from the types and labelled as ours.
-#[must_use]
-pub fn crds() -> Vec<CustomResourceDefinition> {
-    documents()
-        .into_iter()
-        .filter_map(|document| serde_json::from_value(document).ok())
-        .collect()
+///
+/// # Errors
+/// A generated schema that is no CRD; a fault of the types.
+pub fn crds() -> Result<Vec<CustomResourceDefinition>, serde_json::Error> {
+    documents()?.into_iter().map(serde_json::from_value).collect()
 }
 
 /// The CRDs as JSON documents, as [`crd_yaml`]'s files hold them.
-#[must_use]
-pub fn documents() -> Vec<Value> {
+///
+/// # Errors
+/// A generated schema that cannot be written; a fault of the types.
+pub fn documents() -> Result<Vec<Value>, serde_json::Error> {
     [
         AgentRuntime::crd(),
         PromptPack::crd(),
@@ -55,15 +56,15 @@ pub fn documents() -> Vec<Value> {
         ToolRegistry::crd(),
     ]
     .into_iter()
-    .filter_map(|mut crd| {
+    .map(|mut crd| {
         crd.metadata
             .labels
             .get_or_insert_default()
             .insert(names::MANAGED_LABEL.into(), "true".into());
         crd.spec.names.list_kind = Some(format!("{}List", crd.spec.names.kind));
-        let mut document = serde_json::to_value(crd).ok()?;
+        let mut document = serde_json::to_value(crd)?;
         structural::finish(&mut document);
-        Some(document)
+        Ok(document)
     })
     .collect()
 }

@@ -347,6 +347,16 @@ fn yes() -> bool {
 }
 
 impl RetryPolicy {
+    /// When another attempt is made, should there be one.
+    pub(crate) fn backoff(&self) -> Backoff {
+        Backoff {
+            max_attempts: self.max_attempts,
+            initial: self.initial_backoff,
+            multiplier: self.backoff_multiplier,
+            longest: self.max_backoff,
+        }
+    }
+
     /// A policy with every default (OM-058…OM-063).
     pub fn new(max_attempts: u32) -> Self {
         Self {
@@ -371,6 +381,19 @@ pub struct ClientConfig {
     /// Kinds of data it touches.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub categories: Option<Vec<String>>,
+}
+
+/// What every retry policy has in common (OM-057…OM-060, OM-065).
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Backoff {
+    /// Attempts in all, the first included.
+    pub(crate) max_attempts: u32,
+    /// Wait before the first retry.
+    pub(crate) initial: Duration,
+    /// Growth of the wait.
+    pub(crate) multiplier: f64,
+    /// Upper bound of every wait.
+    pub(crate) longest: Duration,
 }
 
 /// The `auth` stanza, its Secret already mounted (OM-066, OM-401).

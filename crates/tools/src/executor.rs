@@ -8,7 +8,7 @@ use mainstay_workload::FileRoot;
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
-use crate::{invocation::FailureReason, transport::Transport};
+use crate::{breaker::Verdict, invocation::FailureReason, transport::Transport};
 
 /// Calls the backend of one tool.
 #[async_trait]
@@ -44,6 +44,8 @@ pub(crate) struct Called {
     pub(crate) attempts: u32,
     /// HTTP status of the last answer.
     pub(crate) status: Option<u16>,
+    /// What the call says about the backend.
+    pub(crate) verdict: Verdict,
 }
 
 /// An invocation that failed.

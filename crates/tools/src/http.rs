@@ -26,11 +26,12 @@ use serde_json::{Map, Value};
 pub(crate) use self::text_form::text_form;
 use self::{response::BODY_LIMIT, shaping::Shaped};
 use crate::{
-    config::{AuthConfig, HandlerConfig, HttpConfig},
+    breaker::Verdict,
+    config::{AuthConfig, HandlerConfig, HttpConfig, RetryPolicy},
     executor::{CallContext, Called, Executor, Failure},
     invocation::FailureReason,
     openapi::Call,
-    retry::{self, Again},
+    retry::{Again, Attempts, Failed, HttpFault, cancelled, over_http},
 };
 
 /// One tool that is called over HTTP.
@@ -42,23 +43,6 @@ pub(crate) struct HttpTool {
     auth: Option<AuthConfig>,
     secret_headers: BTreeMap<String, String>,
     timeout: Duration,
-}
-
-struct AttemptFailure {
-    failure: Failure,
-    again: Again,
-}
-
-impl AttemptFailure {
-    fn never(reason: FailureReason, message: impl ToString) -> Self {
-        Self {
-            failure: Failure {
-                reason,
-                message: message.to_string(),
-            },
-            again: Again::Never,
-        }
-    }
 }
 
 impl HttpTool {
@@ -116,13 +100,15 @@ impl Executor for HttpTool {
                     }),
                     attempts: 0,
                     status: None,
+                    verdict: Verdict::Unknown,
                 };
             }
         };
         // Written by the attempt that is under way, read after it ended or was cancelled.
         let sent = AtomicU32::new(0);
         let mut status = None;
-        let mut retry = 0;
+        let policy = self.config.retry_policy.as_ref();
+        let mut attempts = Attempts::new(policy.map(RetryPolicy::backoff), context);
         let result = loop {
             let attempt = self.attempt(context, &shaped, &sent, &mut status);
             let failed = match context.cancel.run_until_cancelled(attempt).await {
@@ -130,27 +116,12 @@ impl Executor for HttpTool {
                 Some(Ok(value)) => break Ok(value),
                 Some(Err(failed)) => failed,
             };
-            retry += 1;
-            let policy = self.config.retry_policy.as_ref();
-            let Some(wait) = retry::wait(policy, retry, failed.again, &**context.random) else {
-                break Err(with_attempts(failed.failure, retry));
-            };
-            tracing::debug!(
-                attempt = retry,
-                status,
-                wait_ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX),
-                "tool call failed, trying again"
-            );
-            if context
-                .cancel
-                .run_until_cancelled(tokio::time::sleep(wait))
-                .await
-                .is_none()
-            {
-                break Err(cancelled());
+            if let Err(last) = attempts.another(failed).await {
+                break Err(last);
             }
         };
         Called {
+            verdict: verdict(&result, status),
             result,
             attempts: sent.into_inner(),
             status,
@@ -165,9 +136,9 @@ impl HttpTool {
         shaped: &Shaped,
         sent: &AtomicU32,
         status: &mut Option<u16>,
-    ) -> Result<Value, AttemptFailure> {
+    ) -> Result<Value, Failed> {
         // Read anew, so that a rotated credential is used by the next attempt (OM-397).
-        let (headers, secrets) = self.headers(context, shaped)?;
+        let (headers, secrets) = self.headers(context, shaped).await?;
         sent.fetch_add(1, Ordering::Relaxed);
         *status = None;
         let answer = context
@@ -183,9 +154,9 @@ impl HttpTool {
                 BODY_LIMIT,
             )
             .await
-            .map_err(|error| not_answered(&error))?;
+            .map_err(|error| self.not_answered(&error))?;
         *status = Some(answer.status.as_u16());
-        let again = Again::Status {
+        let fault = HttpFault::Status {
             code: answer.status.as_u16(),
             retry_after: answer
                 .headers
@@ -198,16 +169,16 @@ impl HttpTool {
             // The status of an error decides also without its body; a success without it is none.
             Err(_) if !answer.status.is_success() => (bytes::Bytes::new(), true),
             Err(error) => {
-                let failed = not_answered(&error);
-                return Err(AttemptFailure {
+                let failed = self.not_answered(&error);
+                return Err(Failed {
                     again: Again::Never,
                     ..failed
                 });
             }
         };
-        response::shape(&self.config, answer.status, &body, cut, &secrets).map_err(|error| AttemptFailure {
+        response::shape(&self.config, answer.status, &body, cut, &secrets).map_err(|error| Failed {
             again: if error.reason == FailureReason::HttpStatus {
-                again
+                over_http(self.config.retry_policy.as_ref(), fault)
             } else {
                 Again::Never
             },
@@ -218,27 +189,31 @@ impl HttpTool {
         })
     }
 
-    fn headers(
+    async fn headers(
         &self,
         context: &CallContext<'_>,
         shaped: &Shaped,
-    ) -> Result<(HeaderMap, Vec<SecretString>), AttemptFailure> {
-        let unavailable = |error| AttemptFailure::never(FailureReason::CredentialUnavailable, error);
+    ) -> Result<(HeaderMap, Vec<SecretString>), Failed> {
+        let unavailable = |error| Failed::never(FailureReason::CredentialUnavailable, error);
         let mut hidden = Vec::new();
         let mut secret = Vec::new();
         for (name, file) in &self.secret_headers {
-            let header = credentials::secret_header(file, context.files).map_err(unavailable)?;
+            let header = credentials::secret_header(file, context.files)
+                .await
+                .map_err(unavailable)?;
             hidden.extend(header.hidden);
             secret.push((name.as_str(), header.value));
         }
-        let authorization =
-            match credentials::authorization(self.auth.as_ref(), context.files).map_err(unavailable)? {
-                Some(header) => {
-                    hidden.extend(header.hidden);
-                    Some(header.value)
-                }
-                None => None,
-            };
+        let authorization = match credentials::authorization(self.auth.as_ref(), context.files)
+            .await
+            .map_err(unavailable)?
+        {
+            Some(header) => {
+                hidden.extend(header.hidden);
+                Some(header.value)
+            }
+            None => None,
+        };
         let headers = headers::assemble(headers::Sources {
             content_type: shaped.body.as_ref().map(|_| shaped.content_type.as_str()),
             fixed: Some(&self.config.headers),
@@ -248,47 +223,46 @@ impl HttpTool {
             injected: Some(context.injected),
             from_arguments: &shaped.headers,
         })
-        .map_err(|error| AttemptFailure::never(FailureReason::RequestInvalid, error))?;
+        .map_err(|error| Failed::never(FailureReason::RequestInvalid, error))?;
         // The longest first: a password inside `user:password` must not leave the user's name.
         hidden.sort_by_key(|secret| std::cmp::Reverse(secrecy::ExposeSecret::expose_secret(secret).len()));
         Ok((headers, hidden))
     }
+
+    fn not_answered(&self, error: &ConnectError) -> Failed {
+        Failed {
+            failure: Failure {
+                reason: unanswered(error),
+                message: error.to_string(),
+            },
+            again: if error.is_network() {
+                over_http(self.config.retry_policy.as_ref(), HttpFault::Network)
+            } else {
+                Again::Never
+            },
+        }
+    }
 }
 
-fn not_answered(error: &ConnectError) -> AttemptFailure {
-    let reason = match error {
+/// OM-373: an answer that refuses the call shows that the backend works.
+fn verdict(result: &Result<Value, Failure>, status: Option<u16>) -> Verdict {
+    match result {
+        Ok(_) => Verdict::Works,
+        Err(failure) => match failure.reason {
+            FailureReason::NetworkError | FailureReason::TimedOut => Verdict::Fails,
+            FailureReason::HttpStatus if status.is_some_and(|status| status >= 500) => Verdict::Fails,
+            FailureReason::HttpStatus | FailureReason::ResponseInvalid => Verdict::Works,
+            _ => Verdict::Unknown,
+        },
+    }
+}
+
+/// Why no answer arrived, in a record's word.
+pub(crate) fn unanswered(error: &ConnectError) -> FailureReason {
+    match error {
         ConnectError::TimedOut { .. } => FailureReason::TimedOut,
         ConnectError::AddressRefused { .. } => FailureReason::AddressRefused,
         error if error.is_network() => FailureReason::NetworkError,
         _ => FailureReason::RequestInvalid,
-    };
-    AttemptFailure {
-        failure: Failure {
-            reason,
-            message: error.to_string(),
-        },
-        again: if error.is_network() {
-            Again::Network
-        } else {
-            Again::Never
-        },
-    }
-}
-
-fn cancelled() -> Failure {
-    Failure {
-        reason: FailureReason::Cancelled,
-        message: "the call was cancelled".to_owned(),
-    }
-}
-
-/// OM-397.
-fn with_attempts(failure: Failure, attempts: u32) -> Failure {
-    if attempts < 2 {
-        return failure;
-    }
-    Failure {
-        message: format!("failed after {attempts} attempts: {}", failure.message),
-        ..failure
     }
 }

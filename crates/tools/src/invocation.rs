@@ -64,6 +64,10 @@ pub enum FailureReason {
     AddressRefused,
     /// The backend answered with an error (OM-387).
     HttpStatus,
+    /// The backend answered with a gRPC status other than OK (OM-395).
+    GrpcStatus,
+    /// The backend answered that the tool failed (OM-416).
+    ToolError,
     /// No answer arrived.
     NetworkError,
     /// No answer within the handler's `timeout` (OM-368).

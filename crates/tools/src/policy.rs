@@ -22,4 +22,5 @@ pub use decision::{
 };
 pub use engine::{OnUnreachable, PolicyEngine, PolicySet};
 pub use header::canonical_name;
+pub(crate) use header::is_framing;
 pub use spec::{Deny, HeaderInjection, HeaderSource, OnFailure, PolicySpec, RequiredClaim, Rule};

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use mainstay_telemetry::random::Random;
 use serde_json::Value;
+use sha2::{Digest, Sha256};
 
 use crate::{http::text_form, invocation::ToolInvocation, policy::canonical_name as canonical};
 
@@ -51,7 +51,6 @@ pub(crate) fn propagated(
     agent: &AgentIdentity,
     registry: &str,
     invocation: &ToolInvocation,
-    random: &dyn Random,
 ) -> BTreeMap<String, String> {
     let mut headers = BTreeMap::new();
     let mut set = |name: String, value: &str| {
@@ -105,12 +104,31 @@ pub(crate) fn propagated(
             set(format!("X-Omnia-Param-{}", canonical(argument)), &text);
         }
     }
-    headers.entry("Traceparent".to_owned()).or_insert_with(|| {
-        let trace = random.uuid().as_u128();
-        let span = (random.uuid().as_u128() >> 64) as u64;
-        format!("00-{trace:032x}-{span:016x}-01")
-    });
     headers
+        .entry("Traceparent".to_owned())
+        .or_insert_with(|| trace_parent(invocation));
+    headers
+}
+
+/// The trace context of a call that came without one: the turn is the trace, the call the span. It is computed and not
+/// drawn, so that what a policy is asked about is what is sent.
+fn trace_parent(invocation: &ToolInvocation) -> String {
+    let digest = |parts: &[&str]| {
+        let mut hash = Sha256::new();
+        for part in parts {
+            hash.update((part.len() as u64).to_be_bytes());
+            hash.update(part.as_bytes());
+        }
+        hash.finalize()
+    };
+    let hexadecimal = |bytes: &[u8]| -> String { bytes.iter().map(|byte| format!("{byte:02x}")).collect() };
+    let trace = digest(&[&invocation.session, &invocation.turn]);
+    let span = digest(&[&invocation.session, &invocation.turn, &invocation.call_id]);
+    format!(
+        "00-{}-{}-01",
+        hexadecimal(trace.get(..16).unwrap_or_default()),
+        hexadecimal(span.get(..8).unwrap_or_default())
+    )
 }
 
 fn scalar(value: &Value) -> Option<String> {
@@ -132,7 +150,6 @@ fn is_sendable(name: &str, value: &str) -> bool {
 mod tests {
     #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-    use mainstay_telemetry::random::SeededRandom;
     use serde_json::json;
     use tokio_util::sync::CancellationToken;
 
@@ -176,7 +193,7 @@ mod tests {
 
     #[test]
     fn a_call_says_on_whose_behalf_it_is_made_om_374() {
-        let headers = propagated(&agent(), "orders", &invocation(), &*SeededRandom::new(1));
+        let headers = propagated(&agent(), "orders", &invocation());
         for (name, value) in [
             ("X-Omnia-Agent-Name", "helpdesk"),
             ("X-Omnia-Namespace", "default"),
@@ -208,9 +225,27 @@ mod tests {
     }
 
     #[test]
+    fn calls_of_a_turn_are_spans_of_one_trace_and_a_callers_trace_is_kept_om_374() {
+        let of = |turn: &str, call: &str| {
+            let mut invocation = invocation();
+            invocation.turn = turn.to_owned();
+            invocation.call_id = call.to_owned();
+            propagated(&agent(), "orders", &invocation)["Traceparent"].clone()
+        };
+        assert_eq!(of("t1", "c1"), of("t1", "c1"));
+        assert_eq!(of("t1", "c1")[..35], of("t1", "c2")[..35]);
+        assert_ne!(of("t1", "c1")[36..52], of("t1", "c2")[36..52]);
+        assert_ne!(of("t1", "c1")[..35], of("t2", "c1")[..35]);
+        let mut traced = invocation();
+        let parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+        traced.headers.insert("traceparent".to_owned(), parent.to_owned());
+        assert_eq!(propagated(&agent(), "orders", &traced)["Traceparent"], parent);
+    }
+
+    #[test]
     fn a_policy_sees_the_callers_headers_without_credentials_and_without_claims_of_identity() {
         let invocation = invocation();
-        let propagated = propagated(&agent(), "orders", &invocation, &*SeededRandom::new(1));
+        let propagated = propagated(&agent(), "orders", &invocation);
         let headers = policy_headers(&invocation, &propagated);
         assert_eq!(headers["X-Team"], "support");
         assert_eq!(headers["X-Omnia-User-Id"], "ada");

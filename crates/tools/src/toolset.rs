@@ -21,9 +21,8 @@ pub(crate) use self::{
     surface::Tool,
 };
 use crate::{
-    breaker::Verdict,
     config::ToolsConfig,
-    executor::{CallContext, Failure},
+    executor::CallContext,
     invocation::{FailureReason, ToolInvocation, ToolOutcome},
     openapi::SourceContext,
     policy::{Decision, DecisionRequest, Identity, PolicyEngine},
@@ -73,8 +72,8 @@ pub struct OfferedTool {
 /// Who executes a tool.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ToolKind {
-    /// [`Toolset::execute`] calls the backend, over HTTP.
-    Http,
+    /// [`Toolset::execute`] calls the backend.
+    Backend,
     /// The connected client (OM-432). A set value replaces the pack's (OM-433).
     Client {
         /// Asked before the tool runs.
@@ -228,7 +227,7 @@ impl Toolset {
                 ..Decision::default()
             };
         };
-        let propagated = propagated(&self.agent, &self.registry, invocation, &*self.random);
+        let propagated = propagated(&self.agent, &self.registry, invocation);
         self.policy.decide(&DecisionRequest {
             registry: self.registry.clone(),
             tool: invocation.tool.clone(),
@@ -274,11 +273,24 @@ impl Toolset {
     /// Makes the call that `decision` allows, with all its attempts. Every failure is an outcome for
     /// the model, never an error of the turn (OM-372).
     pub async fn execute(&self, invocation: &ToolInvocation, decision: &Decision) -> ToolOutcome {
+        match self.refusal(invocation, decision) {
+            Some(refused) => self.finished(invocation, refused, Instant::now()),
+            None => self.execute_checked(invocation, decision).await,
+        }
+    }
+
+    /// As [`Toolset::execute`], for a caller that has asked [`Toolset::refusal`] about this very
+    /// invocation: a large schema is not evaluated a second time. The decision is obeyed all the same.
+    pub async fn execute_checked(&self, invocation: &ToolInvocation, decision: &Decision) -> ToolOutcome {
         let began = Instant::now();
-        let mut outcome = match self.refusal(invocation, decision) {
-            Some(refused) => refused,
+        let outcome = match decision.denial_text() {
+            Some(text) => ToolOutcome::error(FailureReason::PolicyDenied, text),
             None => self.send(invocation, decision).await,
         };
+        self.finished(invocation, outcome, began)
+    }
+
+    fn finished(&self, invocation: &ToolInvocation, mut outcome: ToolOutcome, began: Instant) -> ToolOutcome {
         outcome.duration = began.elapsed();
         tracing::info!(
             registry = self.registry,
@@ -322,7 +334,7 @@ impl Toolset {
                 );
             }
         };
-        let propagated = propagated(&self.agent, &self.registry, invocation, &*self.random);
+        let propagated = propagated(&self.agent, &self.registry, invocation);
         let context = CallContext {
             transport: &*self.transport,
             files: &self.files,
@@ -333,7 +345,7 @@ impl Toolset {
             cancel: &invocation.cancel,
         };
         let called = executor.call(&context, arguments).await;
-        permit.settle(verdict(&called.result, called.status));
+        permit.settle(called.verdict);
         let (content, reason) = match called.result {
             Ok(content) => (content, None),
             Err(failure) => (Value::String(failure.message), Some(failure.reason)),
@@ -346,19 +358,6 @@ impl Toolset {
             duration: Duration::ZERO,
             status: called.status,
         }
-    }
-}
-
-/// OM-373: an answer that refuses the call shows that the backend works.
-fn verdict(result: &Result<Value, Failure>, status: Option<u16>) -> Verdict {
-    match result {
-        Ok(_) => Verdict::Works,
-        Err(failure) => match failure.reason {
-            FailureReason::NetworkError | FailureReason::TimedOut => Verdict::Fails,
-            FailureReason::HttpStatus if status.is_some_and(|status| status >= 500) => Verdict::Fails,
-            FailureReason::HttpStatus | FailureReason::ResponseInvalid => Verdict::Works,
-            _ => Verdict::Unknown,
-        },
     }
 }
 

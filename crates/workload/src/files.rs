@@ -55,9 +55,33 @@ impl FileRoot {
     ///
     /// As [`FileRoot::read`]; `InvalidData` where the file is not UTF-8.
     pub fn read_to_string(&self, path: &str) -> io::Result<String> {
-        String::from_utf8(self.read(path)?)
-            .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, format!("{path}: {error}")))
+        text(path, self.read(path)?)
     }
+
+    /// As [`FileRoot::read_to_string`], for a caller on the async runtime: a slow disk must not hold up other work.
+    ///
+    /// # Errors
+    ///
+    /// As [`FileRoot::read_to_string`].
+    pub async fn read_text(&self, path: &str) -> io::Result<String> {
+        text(path, self.read_bytes(path).await?)
+    }
+
+    /// As [`FileRoot::read`], for a caller on the async runtime.
+    ///
+    /// # Errors
+    ///
+    /// As [`FileRoot::read`].
+    pub async fn read_bytes(&self, path: &str) -> io::Result<Vec<u8>> {
+        tokio::fs::read(self.path(path)?)
+            .await
+            .map_err(|error| named(path, &error))
+    }
+}
+
+fn text(path: &str, bytes: Vec<u8>) -> io::Result<String> {
+    String::from_utf8(bytes)
+        .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, format!("{path}: {error}")))
 }
 
 fn named(path: &str, error: &io::Error) -> io::Error {
@@ -69,6 +93,20 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use super::*;
+
+    #[tokio::test]
+    async fn files_are_read_off_the_runtime_with_the_same_errors() {
+        let directory = tempfile::tempdir().unwrap();
+        std::fs::write(directory.path().join("token"), "abc").unwrap();
+        std::fs::write(directory.path().join("binary"), [0xff]).unwrap();
+        let files = FileRoot::at(directory.path());
+        assert_eq!(files.read_text("/token").await.unwrap(), "abc");
+        let error = files.read_text("/absent").await.unwrap_err();
+        assert!(error.to_string().starts_with("/absent: "), "{error}");
+        let error = files.read_text("/binary").await.unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::InvalidData);
+        assert!(files.read_text("/../x").await.is_err());
+    }
 
     #[test]
     fn container_paths_stay_below_the_root() {

@@ -33,7 +33,7 @@ impl ToolRunner for Toolset {
                         consent_message,
                         categories,
                     },
-                    ToolKind::Http => Runs::Here,
+                    ToolKind::Backend => Runs::Here,
                 },
                 repeat_safe: tool.repeat_safe,
             })
@@ -53,7 +53,8 @@ impl ToolRunner for Toolset {
     }
 
     async fn execute(&self, request: &ToolRequest, decision: &Decision) -> ToolAnswer {
-        answer(Toolset::execute(self, &invocation(request), decision).await)
+        // The turn has asked for a refusal before it stored its intent to make the call.
+        answer(self.execute_checked(&invocation(request), decision).await)
     }
 }
 

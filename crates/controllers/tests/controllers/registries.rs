@@ -176,6 +176,7 @@ async fn the_policy_kind_may_go_and_come_back_om_483_v_39() {
     let without = until_count(&world, "a", None).await;
     assert_eq!(condition(&status(&without).conditions, "PolicyBound"), "");
     let definition = mainstay_resources::crd::documents()
+        .unwrap()
         .into_iter()
         .find(|document| document["metadata"]["name"] == "toolpolicies.omnia.altairalabs.ai")
         .unwrap();

@@ -78,7 +78,7 @@ impl World {
         let background = (api.clone(), cancellation.clone());
         task::spawn("kubeapi", async move { background.0.run(background.1).await });
         let client = api.client(Identity::component("test"));
-        for mut document in mainstay_resources::crd::documents() {
+        for mut document in mainstay_resources::crd::documents().unwrap() {
             adjust_kinds(&mut document);
             install(&client, document).await;
         }

@@ -20,7 +20,11 @@ const TOOL_POLICIES: &str = "toolpolicies.omnia.altairalabs.ai";
 /// (`interfaces.md` 5).
 pub(super) async fn install(client: &Client, policy_engine: bool) -> Result<(), Failure> {
     let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
-    let wanted = mainstay_resources::crds();
+    let wanted = mainstay_resources::crds().map_err(|error| {
+        Failure::new(format!(
+            "the definitions of this program's kinds cannot be made: {error}"
+        ))
+    })?;
     try_join_all(
         wanted
             .iter()

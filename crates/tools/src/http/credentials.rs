@@ -31,7 +31,7 @@ pub(crate) struct SecretHeader {
 }
 
 /// The `Authorization` header of `auth`, if it has one (OM-400).
-pub(crate) fn authorization(
+pub(crate) async fn authorization(
     auth: Option<&AuthConfig>,
     files: &FileRoot,
 ) -> Result<Option<SecretHeader>, CredentialError> {
@@ -47,7 +47,7 @@ pub(crate) fn authorization(
         .credential_file
         .as_deref()
         .ok_or(CredentialError::NotConfigured)?;
-    let secret = read(file, files)?;
+    let secret = read(file, files).await?;
     let mut hidden = vec![secret.clone()];
     let sent = if auth.kind == AuthType::Basic {
         let (_, password) = secret
@@ -65,17 +65,18 @@ pub(crate) fn authorization(
 }
 
 /// The value of one header of `headersFromSecret` (OM-404).
-pub(crate) fn secret_header(file: &str, files: &FileRoot) -> Result<SecretHeader, CredentialError> {
-    let secret = read(file, files)?;
+pub(crate) async fn secret_header(file: &str, files: &FileRoot) -> Result<SecretHeader, CredentialError> {
+    let secret = read(file, files).await?;
     Ok(SecretHeader {
         value: sendable(&secret)?,
         hidden: vec![secret],
     })
 }
 
-fn read(file: &str, files: &FileRoot) -> Result<SecretString, CredentialError> {
+async fn read(file: &str, files: &FileRoot) -> Result<SecretString, CredentialError> {
     let text = files
-        .read_to_string(file)
+        .read_text(file)
+        .await
         .map_err(|error| CredentialError::Unavailable(error.to_string()))?;
     let text = text.strip_suffix('\n').unwrap_or(&text);
     let text = text.strip_suffix('\r').unwrap_or(text);
@@ -98,60 +99,68 @@ mod tests {
 
     use super::*;
 
-    fn value(kind: AuthType, stored: &str) -> Result<String, CredentialError> {
+    async fn value(kind: AuthType, stored: &str) -> Result<String, CredentialError> {
         let directory = tempfile::tempdir().unwrap();
         std::fs::write(directory.path().join("credential"), stored).unwrap();
         let auth = AuthConfig {
             kind,
             credential_file: Some("/credential".to_owned()),
         };
-        let header = authorization(Some(&auth), &FileRoot::at(directory.path()))?;
+        let header = authorization(Some(&auth), &FileRoot::at(directory.path())).await?;
         Ok(header.unwrap().value.to_str().unwrap().to_owned())
     }
 
-    #[test]
-    fn a_credential_is_sent_as_its_type_says_om_400_om_401() {
-        assert_eq!(value(AuthType::Bearer, "abc\n").unwrap(), "Bearer abc");
+    #[tokio::test]
+    async fn a_credential_is_sent_as_its_type_says_om_400_om_401() {
+        assert_eq!(value(AuthType::Bearer, "abc\n").await.unwrap(), "Bearer abc");
         assert_eq!(
-            value(AuthType::Basic, "ada:pa:ss\r\n").unwrap(),
+            value(AuthType::Basic, "ada:pa:ss\r\n").await.unwrap(),
             "Basic YWRhOnBhOnNz"
         );
-        assert_eq!(value(AuthType::Basic, "ada"), Err(CredentialError::NotBasic));
-        assert_eq!(value(AuthType::Bearer, "a\nb"), Err(CredentialError::NotSendable));
+        assert_eq!(
+            value(AuthType::Basic, "ada").await,
+            Err(CredentialError::NotBasic)
+        );
+        assert_eq!(
+            value(AuthType::Bearer, "a\nb").await,
+            Err(CredentialError::NotSendable)
+        );
         assert!(matches!(
-            value(AuthType::Bearer, "\n"),
+            value(AuthType::Bearer, "\n").await,
             Err(CredentialError::Unavailable(_))
         ));
     }
 
-    #[test]
-    fn a_missing_credential_is_an_error_and_never_silence_om_403() {
+    #[tokio::test]
+    async fn a_missing_credential_is_an_error_and_never_silence_om_403() {
         let files = FileRoot::at("/nowhere");
         let mut auth = AuthConfig {
             kind: AuthType::Bearer,
             credential_file: None,
         };
         assert!(matches!(
-            authorization(Some(&auth), &files),
+            authorization(Some(&auth), &files).await,
             Err(CredentialError::NotConfigured)
         ));
         auth.credential_file = Some("/absent".to_owned());
         assert!(matches!(
-            authorization(Some(&auth), &files),
+            authorization(Some(&auth), &files).await,
             Err(CredentialError::Unavailable(_))
         ));
         assert!(matches!(
-            secret_header("/absent", &files),
+            secret_header("/absent", &files).await,
             Err(CredentialError::Unavailable(_))
         ));
-        assert!(authorization(None, &files).unwrap().is_none());
+        assert!(authorization(None, &files).await.unwrap().is_none());
     }
 
-    #[test]
-    fn the_header_is_marked_as_secret() {
+    #[tokio::test]
+    async fn the_header_is_marked_as_secret() {
         let directory = tempfile::tempdir().unwrap();
         std::fs::write(directory.path().join("key"), "hunter2").unwrap();
-        let header = secret_header("/key", &FileRoot::at(directory.path())).unwrap();
+        let header = secret_header("/key", &FileRoot::at(directory.path()))
+            .await
+            .unwrap();
         assert!(!format!("{:?}", header.value).contains("hunter2"));
     }
 }

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 
+use crate::policy::is_framing;
+
 /// Where the headers of one attempt come from, in the order in which a later one wins.
 #[derive(Debug, Default)]
 pub(crate) struct Sources<'a> {
@@ -27,18 +29,6 @@ pub(crate) enum HeaderError {
     #[error("the header `{0}` may not be set from an argument")]
     Owned(String),
 }
-
-// They frame the request; a value from outside would let one request become two.
-const FRAMING: &[&str] = &[
-    "connection",
-    "content-length",
-    "expect",
-    "keep-alive",
-    "te",
-    "trailer",
-    "transfer-encoding",
-    "upgrade",
-];
 
 const DELEGATION: &str = "x-omnia-delegation";
 
@@ -82,7 +72,7 @@ pub(crate) fn assemble(sources: Sources<'_>) -> Result<HeaderMap, HeaderError> {
 fn parse_name(name: &str) -> Result<HeaderName, HeaderError> {
     let refused = || HeaderError::NotSendable(mainstay_telemetry::text::escape(name, 64));
     let parsed = HeaderName::from_bytes(name.as_bytes()).map_err(|_| refused())?;
-    if FRAMING.contains(&parsed.as_str()) {
+    if is_framing(parsed.as_str()) {
         return Err(refused());
     }
     Ok(parsed)

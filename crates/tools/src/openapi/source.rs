@@ -65,6 +65,7 @@ impl OpenapiSource {
         headers.insert(header::ACCEPT, HeaderValue::from_static("application/json"));
         // Read anew each time, so that a credential that was missing is found (OM-401).
         let authorization = credentials::authorization(self.handler.auth.as_ref(), &self.context.files)
+            .await
             .map_err(|error| self.failed("CredentialUnavailable", error))?;
         if let Some(authorization) = authorization {
             headers.insert(header::AUTHORIZATION, authorization.value);
@@ -166,7 +167,7 @@ impl OpenapiSource {
                 parameters: operation.input_schema.clone(),
                 handler: self.handler.name.clone(),
                 timeout: self.handler.timeout,
-                kind: ToolKind::Http,
+                kind: ToolKind::Backend,
                 repeat_safe: http.is_repeat_safe(),
             },
             check: ArgumentCheck::deferred(operation.input_schema.clone()),

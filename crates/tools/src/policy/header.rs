@@ -30,12 +30,11 @@ pub(super) fn is_value(value: &str) -> bool {
     http::HeaderValue::from_str(value).is_ok()
 }
 
-/// Headers that frame the request. A policy that could set them could smuggle a second request or send
-/// the call to another virtual host.
-const FRAMING: [&str; 11] = [
+/// Headers that frame the request. Set from outside, they would let one request become two.
+const FRAMING: [&str; 10] = [
     "Connection",
     "Content-Length",
-    "Host",
+    "Expect",
     "Keep-Alive",
     "Proxy-Authenticate",
     "Proxy-Connection",
@@ -43,12 +42,16 @@ const FRAMING: [&str; 11] = [
     "Trailer",
     "Transfer-Encoding",
     "Upgrade",
-    "Expect",
 ];
 
-/// Whether a policy may add this header.
+/// Whether this header frames the request, so that only the connection itself may set it.
+pub(crate) fn is_framing(name: &str) -> bool {
+    FRAMING.iter().any(|framing| framing.eq_ignore_ascii_case(name))
+}
+
+/// Whether a policy may add this header. `Host` would send the call to another virtual host.
 pub(super) fn is_injectable(name: &str) -> bool {
-    !FRAMING.contains(&canonical_name(name).as_str())
+    !is_framing(name) && !name.eq_ignore_ascii_case("host")
 }
 
 /// Parts of names whose values are credentials.
@@ -89,6 +92,15 @@ mod tests {
         ] {
             assert_eq!(canonical_name(name), canonical);
         }
+    }
+
+    #[test]
+    fn a_header_that_frames_the_request_is_known_in_every_spelling() {
+        for name in ["te", "TRANSFER-ENCODING", "Content-length", "proxy-connection"] {
+            assert!(is_framing(name) && !is_injectable(name), "{name}");
+        }
+        assert!(!is_injectable("hOST") && !is_framing("Host"));
+        assert!(is_injectable("X-Tenant"));
     }
 
     #[test]

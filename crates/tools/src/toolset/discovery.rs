@@ -149,7 +149,7 @@ mod tests {
                 parameters: Value::Null,
                 handler: "h".to_owned(),
                 timeout: Duration::from_secs(1),
-                kind: ToolKind::Http,
+                kind: ToolKind::Backend,
                 repeat_safe: false,
             },
             check: ArgumentCheck::compile(&Value::Null).unwrap(),

@@ -85,7 +85,7 @@ fn contribution(handler: &HandlerConfig, context: &SourceContext) -> Result<Cont
     })?;
     let (kind, http) = if handler.kind == HandlerType::Http {
         let config = handler.http.as_ref().ok_or_else(|| missing("httpConfig"))?;
-        (ToolKind::Http, Some(HttpTool::new(handler, config)))
+        (ToolKind::Backend, Some(HttpTool::new(handler, config)))
     } else {
         let client = handler.client.clone().unwrap_or_default();
         let kind = ToolKind::Client {

@@ -152,6 +152,45 @@ async fn a_denial_reaches_the_model_with_message_and_rule_v_72_om_490() {
     assert!(!call(&set, "delete_order", json!({"id": "8"})).await.1.is_error);
 }
 
+/// A rule that reads the trace context permits only the one that is sent.
+#[tokio::test]
+async fn a_policy_sees_the_trace_context_that_is_sent_om_374() {
+    let backend = ok();
+    let set = toolset(
+        vec![handler("a", "get_order", |_| {})],
+        Some(vec![policy(&[], None)]),
+        &backend,
+    );
+    call(&set, "get_order", json!({"id": "7"})).await;
+    let sent = backend.requests()[0].headers["traceparent"]
+        .to_str()
+        .unwrap()
+        .to_owned();
+    let deny_others = format!("headers['Traceparent'] != '{sent}'");
+    let judged = toolset(
+        vec![handler("a", "get_order", |_| {})],
+        Some(vec![policy(&[], Some(&deny_others))]),
+        &backend,
+    );
+    assert!(call(&judged, "get_order", json!({"id": "7"})).await.0.allow);
+}
+
+/// The turn asks for a refusal before it stores its intent; the same arguments are not checked again.
+#[tokio::test]
+async fn a_checked_call_is_not_checked_again_and_still_obeys_its_decision_om_364() {
+    let backend = ok();
+    let set = toolset(vec![handler("a", "get_order", |_| {})], None, &backend);
+    let invocation = invocation("get_order", json!({"id": 7}));
+    let decision = set.decide(&invocation);
+    assert!(set.refusal(&invocation, &decision).is_some());
+    assert!(!set.execute_checked(&invocation, &decision).await.is_error);
+    assert_eq!(backend.requests().len(), 1);
+    let denied = Decision::default();
+    let outcome = set.execute_checked(&invocation, &denied).await;
+    assert_eq!(outcome.reason, Some(FailureReason::PolicyDenied));
+    assert_eq!(backend.requests().len(), 1);
+}
+
 #[tokio::test]
 async fn without_a_policy_engine_calls_are_not_evaluated_om_483() {
     let backend = ok();
