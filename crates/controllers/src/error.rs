@@ -1,5 +1,6 @@
 //! Why a reconcile is tried again.
 
+use mainstay_telemetry::text::with_causes;
 use thiserror::Error;
 
 /// A reconcile that has to be repeated. What is wrong with a spec is never one of these: it is recorded in the status,
@@ -44,7 +45,6 @@ impl ReconcileError {
 
     /// The whole chain in one line.
     pub(crate) fn chain(&self) -> String {
-        use std::error::Error;
         let mut text = self.to_string();
         if let ReconcileError::Api { source, .. } = self
             && let kube::Error::Api(status) = source.as_ref()
@@ -57,12 +57,7 @@ impl ReconcileError {
             };
             text.push_str(&format!(": {answer} ({})", status.code));
         } else {
-            let mut source = self.source();
-            while let Some(cause) = source {
-                text.push_str(": ");
-                text.push_str(&cause.to_string());
-                source = cause.source();
-            }
+            text = with_causes(self);
         }
         text.split_whitespace().collect::<Vec<_>>().join(" ")
     }

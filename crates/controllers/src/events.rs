@@ -5,6 +5,7 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time},
 };
 use kube::{Api, Client, Resource, api::PostParams};
+use mainstay_resources::conditions::cut;
 use mainstay_telemetry::{clock::SharedClock, random::SharedRandom};
 
 /// Longest message of an Event, in bytes.
@@ -110,7 +111,7 @@ impl Publisher {
                 Severity::Warning => "Warning".to_owned(),
             }),
             reason: Some(notice.reason.to_owned()),
-            message: Some(cut(notice.message)),
+            message: Some(cut(notice.message, MESSAGE_LIMIT)),
             count: Some(1),
             first_timestamp: Some(now.clone()),
             last_timestamp: Some(now),
@@ -126,16 +127,4 @@ impl Publisher {
             tracing::warn!(object = %name, reason = notice.reason, %error, "event not published");
         }
     }
-}
-
-fn cut(mut message: String) -> String {
-    if message.len() > MESSAGE_LIMIT {
-        let mut end = MESSAGE_LIMIT - '…'.len_utf8();
-        while !message.is_char_boundary(end) {
-            end -= 1;
-        }
-        message.truncate(end);
-        message.push('…');
-    }
-    message
 }

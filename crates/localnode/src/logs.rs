@@ -373,11 +373,7 @@ fn read_files(files: Vec<(File, u64)>) -> io::Result<Vec<Line>> {
 
 impl LogSink for RunLog {
     fn line(&self, line: &str) {
-        let mut end = line.len().min(LINE_BYTES);
-        while !line.is_char_boundary(end) {
-            end -= 1;
-        }
-        let text = &line[..end];
+        let text = &line[..line.floor_char_boundary(LINE_BYTES)];
         let line = Line {
             time: self.clock.now(),
             text: text.into(),

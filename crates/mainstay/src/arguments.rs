@@ -13,7 +13,7 @@ pub(crate) struct Arguments {
     pub(crate) command: Command,
 }
 
-/// The variables of this process that the workloads' models may use (`interfaces.md` 8). They are handed on in memory and
+/// The variables of this process that the workloads' models may use. They are handed on in memory and
 /// never enter the Kubernetes API.
 const MODEL_VARIABLES: &[&str] = &[
     "OPENAI_API_KEY",
@@ -51,7 +51,7 @@ pub(crate) enum Command {
     Status(StatusArguments),
     /// Print the custom resource definitions
     Crds,
-    /// Serve a scenario file as an OpenAI-compatible model
+    /// Serve a scenario file as a model in OpenAI's and Anthropic's formats
     MockModel(MockModelArguments),
     /// Run a demo service on its own
     Demo(DemoArguments),

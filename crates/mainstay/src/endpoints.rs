@@ -1,4 +1,4 @@
-//! `endpoints.json`: where the server of a data directory is reached, for the other verbs. Source: `interfaces.md` 4.
+//! `endpoints.json`: where the server of a data directory is reached, for the other verbs.
 
 use std::{
     io,

@@ -98,7 +98,7 @@ pub fn set_condition(
         type_: new.kind.to_owned(),
         status: new.status.as_str().to_owned(),
         reason: new.reason.to_owned(),
-        message: cut(new.message),
+        message: cut(new.message, MESSAGE_LIMIT),
         observed_generation,
         last_transition_time: now.clone(),
     };
@@ -134,13 +134,11 @@ pub fn find_condition<'a>(conditions: &'a [Condition], kind: &str) -> Option<&'a
     conditions.iter().find(|condition| condition.type_ == kind)
 }
 
-fn cut(mut message: String) -> String {
-    if message.len() > MESSAGE_LIMIT {
-        let mut end = MESSAGE_LIMIT - '…'.len_utf8();
-        while !message.is_char_boundary(end) {
-            end -= 1;
-        }
-        message.truncate(end);
+/// A text of at most `limit` bytes, with an ellipsis in place of what is left out.
+#[must_use]
+pub fn cut(mut message: String, limit: usize) -> String {
+    if message.len() > limit {
+        message.truncate(message.floor_char_boundary(limit.saturating_sub('…'.len_utf8())));
         message.push('…');
     }
     message

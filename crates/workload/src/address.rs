@@ -1,4 +1,4 @@
-//! Which addresses a workload may reach. Sources: OM-325, `interfaces.md` 3.
+//! Which addresses a workload may reach. Source: OM-325.
 //!
 //! Link-local and cloud metadata addresses are refused for every tool and model, whatever their spelling. Private and
 //! loopback addresses are allowed unless a connector is built without them. These are the only rules: the connector

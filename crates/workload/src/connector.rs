@@ -1,4 +1,4 @@
-//! The one way out of a workload. Source: `interfaces.md` 3.
+//! The one way out of a workload.
 
 use std::{
     collections::HashMap,

@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use mainstay_resources::omnia::provider::{ProviderSpec, ProviderType};
+use mainstay_telemetry::text::with_causes;
 use mainstay_workload::{Connector, OutboundRequest};
 use url::Url;
 
@@ -48,7 +49,7 @@ pub(super) async fn check(connector: &Connector, namespace: &str, base: &str) ->
     };
     match connector.send(request).await {
         Ok(response) => Ok(format!("{shown} answered {}", response.status.as_u16())),
-        Err(error) => Err(format!("{shown} does not answer: {}", chain(&error))),
+        Err(error) => Err(format!("{shown} does not answer: {}", with_causes(&error))),
     }
 }
 
@@ -60,20 +61,6 @@ fn shown(url: &Url) -> String {
     let _ = url.set_password(None);
     url.set_query(None);
     url.to_string()
-}
-
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        let cause_text = cause.to_string();
-        if !text.ends_with(&cause_text) {
-            text.push_str(": ");
-            text.push_str(&cause_text);
-        }
-        source = cause.source();
-    }
-    text
 }
 
 #[cfg(test)]

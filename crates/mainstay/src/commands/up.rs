@@ -6,8 +6,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use futures::TryStreamExt;
-use kube::{Api, Client, api::DynamicObject, runtime::watcher};
+use futures::StreamExt;
+use kube::{
+    Api, Client,
+    api::DynamicObject,
+    runtime::{WatchStreamExt, watcher},
+};
 use mainstay_workload::{Connector, OutboundRequest};
 use serde_json::Value;
 
@@ -141,9 +145,10 @@ async fn agent_report(client: &Client, endpoints: &Endpoints, agent: &Applied, b
     let api = objects(client, agent);
     let mut last = None;
     let running = async {
-        let mut changes = Box::pin(watcher::watch_object(api, &agent.name));
-        while let Ok(Some(change)) = changes.try_next().await {
-            let Some(object) = change else { continue };
+        // A watch that breaks is taken up again: the time that is left decides, not the first fault.
+        let mut changes = Box::pin(watcher::watch_object(api, &agent.name).default_backoff());
+        while let Some(change) = changes.next().await {
+            let Ok(Some(object)) = change else { continue };
             let phase = object
                 .data
                 .pointer("/status/phase")
@@ -259,11 +264,13 @@ fn blocking(object: &Value) -> Option<&Value> {
 
 /// Every call to a registry that no policy selects is refused; who finds that out in a conversation is puzzled.
 async fn warn_about_unselected(client: &Client, registry: &Applied) {
-    let mut changes = Box::pin(watcher::watch_object(objects(client, registry), &registry.name));
+    let watch = watcher::watch_object(objects(client, registry), &registry.name);
+    let mut changes = Box::pin(watch.default_backoff());
     // The registry was applied a moment ago: its controller has yet to judge it. Without a policy engine it never does.
     let judged = async {
-        while let Ok(Some(change)) = changes.try_next().await {
-            let bound = change.and_then(|object| applying::condition(&object.data, "PolicyBound").cloned());
+        while let Some(change) = changes.next().await {
+            let Ok(Some(object)) = change else { continue };
+            let bound = applying::condition(&object.data, "PolicyBound").cloned();
             if bound.is_some() {
                 return bound;
             }

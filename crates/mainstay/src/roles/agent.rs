@@ -19,7 +19,7 @@ use mainstay_llm::{
 };
 use mainstay_server::facade::{self, FacadeMetrics, FacadeOptions};
 use mainstay_store::payload::PayloadStore;
-use mainstay_telemetry::{clock::SharedClock, random::SharedRandom, task};
+use mainstay_telemetry::{clock::SharedClock, random::SharedRandom, task, text::with_causes};
 use mainstay_tools::{AgentIdentity, Toolset, ToolsetOptions, config::ToolsConfig, policy::PolicyEngine};
 use mainstay_workload::{Role, RoleError, WorkloadContext};
 use tokio_util::sync::CancellationToken;
@@ -77,7 +77,7 @@ impl Role for Agent {
             Err(error) => {
                 context.log.line(format!(
                     "interrupted turns cannot be read: {}",
-                    with_cause(&error)
+                    with_causes(&error)
                 ));
             }
         }
@@ -141,7 +141,7 @@ impl Agent {
         };
         Engine::start(options).await.map_err(|error| {
             let reason = error.reason();
-            RoleError::new(format!("{reason}: {}", with_cause(&error)))
+            RoleError::new(format!("{reason}: {}", with_causes(&error)))
         })
     }
 
@@ -251,13 +251,4 @@ fn pack(configuration: &Configuration, context: &WorkloadContext) -> Result<Arc<
         .path(&configuration.pack_path)
         .map_err(|error| RoleError::new(format!("{}: {error}", configuration.pack_path)))?;
     Ok(Arc::new(PackFile::new(path)))
-}
-
-/// The text of an error with its innermost cause, where the text does not hold it already.
-fn with_cause(error: &(dyn std::error::Error + 'static)) -> String {
-    let text = error.to_string();
-    match error.source().map(with_cause) {
-        Some(cause) if !text.contains(&cause) => format!("{text}: {cause}"),
-        _ => text,
-    }
 }

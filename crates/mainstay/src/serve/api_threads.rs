@@ -1,4 +1,4 @@
-//! The embedded API on threads of its own: a busy or broken agent cannot starve `kubectl` (`interfaces.md` 3).
+//! The embedded API on threads of its own: a busy or broken agent cannot starve `kubectl`.
 
 use std::{path::PathBuf, sync::Arc};
 

@@ -16,8 +16,7 @@ const MANAGER: &str = "mainstay";
 /// The kind that is left out where no policies are to be judged by.
 const TOOL_POLICIES: &str = "toolpolicies.omnia.altairalabs.ai";
 
-/// Brings every definition and ClusterRole of ours to the form of this version. One that somebody else installed is left alone
-/// (`interfaces.md` 5).
+/// Brings every definition and ClusterRole of ours to the form of this version. One that somebody else installed is left alone.
 pub(super) async fn install(client: &Client, policy_engine: bool) -> Result<(), Failure> {
     let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
     let wanted = mainstay_resources::crds().map_err(|error| {

@@ -1,4 +1,4 @@
-//! Forgets old conversations, in small steps (`interfaces.md` 1).
+//! Forgets old conversations, in small steps.
 
 use std::time::Duration;
 

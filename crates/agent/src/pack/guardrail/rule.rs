@@ -196,11 +196,7 @@ fn at_character(text: &str, most: usize) -> usize {
 }
 
 fn at_token(text: &str, most: usize) -> usize {
-    let mut end = most.saturating_mul(4).min(text.len());
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    end
+    text.floor_char_boundary(most.saturating_mul(4))
 }
 
 /// The byte after sentence number `most`, if another sentence follows it. A sentence ends at `.`, `!` or `?`
