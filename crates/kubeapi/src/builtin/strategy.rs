@@ -4,9 +4,11 @@
 
 mod access;
 mod configuration;
+mod cron_jobs;
 mod definitions;
 mod demands;
 mod events;
+mod jobs;
 pub(crate) mod labels;
 mod namespaces;
 mod nodes;
@@ -103,6 +105,18 @@ impl Strategy {
                 default: workloads::default_replica_set,
                 prepare: workloads::prepare_replica_set,
                 validate: workloads::validate_replica_set,
+                ..empty
+            },
+            "batch/jobs" => Self {
+                default: jobs::default,
+                prepare: jobs::prepare,
+                validate: jobs::validate,
+                ..empty
+            },
+            "batch/cronjobs" => Self {
+                default: cron_jobs::default,
+                prepare: cron_jobs::prepare,
+                validate: cron_jobs::validate,
                 ..empty
             },
             "coordination.k8s.io/leases" => Self {

@@ -17,6 +17,7 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	batchv1 "k8s.io/api/batch/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -142,7 +143,7 @@ func main() {
 		authenticationv1.TokenRequest{}, authenticationv1.TokenReview{}, authenticationv1.SelfSubjectReview{},
 		authorizationv1.SubjectAccessReview{}, authorizationv1.LocalSubjectAccessReview{},
 		authorizationv1.SelfSubjectAccessReview{}, authorizationv1.SelfSubjectRulesReview{},
-		autoscalingv2.HorizontalPodAutoscaler{}, discoveryv1.EndpointSlice{}, eventsv1.Event{},
+		autoscalingv2.HorizontalPodAutoscaler{}, batchv1.CronJob{}, batchv1.Job{}, discoveryv1.EndpointSlice{}, eventsv1.Event{},
 		networkingv1.NetworkPolicy{}, networkingv1.Ingress{}, policyv1.PodDisruptionBudget{}, nodev1.RuntimeClass{},
 	} {
 		visit(reflect.TypeOf(root))

@@ -382,3 +382,211 @@ fn duplicates_that_were_there_before_do_not_refuse_an_update() {
         ["spec.tags[1]: Duplicate value: \"a\""]
     );
 }
+
+fn job(spec: Value) -> Value {
+    let mut whole = json!({
+        "template": {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}},
+    });
+    json_patch::merge(&mut whole, &spec);
+    json!({
+        "apiVersion": "batch/v1", "kind": "Job",
+        "metadata": {"name": "once", "namespace": "default", "uid": "u-1"}, "spec": whole,
+    })
+}
+
+fn created_job(spec: Value) -> Value {
+    let mut job = job(spec);
+    let info = info("batch", "jobs");
+    info.default_object(&mut job);
+    info.strategy.prepare(&mut job, None);
+    job
+}
+
+#[test]
+fn a_job_selects_its_own_pods_unless_it_says_which() {
+    // KA-010, KA-011
+    let info = info("batch", "jobs");
+    let made = created_job(json!({"template": {"metadata": {"labels": {"app": "x"}}}}));
+    assert_eq!(texts(&info.validate(&made, None)), Vec::<String>::new());
+    assert_eq!(
+        made["spec"]["selector"]["matchLabels"]["batch.kubernetes.io/controller-uid"],
+        "u-1"
+    );
+    let labels = &made["spec"]["template"]["metadata"]["labels"];
+    assert_eq!(
+        (&labels["app"], &labels["job-name"]),
+        (&json!("x"), &json!("once"))
+    );
+    assert_eq!(&made["metadata"]["labels"], labels);
+    assert_eq!(made["status"], json!({}));
+    let manual = created_job(json!({
+        "manualSelector": true, "selector": {"matchLabels": {"app": "x"}},
+        "template": {"metadata": {"labels": {"app": "x"}}},
+    }));
+    assert_eq!(texts(&info.validate(&manual, None)), Vec::<String>::new());
+    assert_eq!(manual["metadata"]["labels"], json!({"app": "x"}));
+    let stolen = created_job(json!({"template": {"metadata": {"labels": {"controller-uid": "other"}}}}));
+    let errors = texts(&info.validate(&stolen, None));
+    assert!(
+        errors[0].starts_with("spec.template.metadata.labels[controller-uid]: Invalid value: ")
+            && errors[0].ends_with(": must be 'u-1'"),
+        "{errors:?}"
+    );
+    let mut limited = created_job(json!({
+        "completionMode": "Indexed", "completions": 2, "backoffLimitPerIndex": 1, "scheduling": {},
+        "podFailurePolicy": {"rules": [{"action": "FailIndex", "onPodConditions": [{"type": "T"}]}]},
+    }));
+    assert_eq!(texts(&info.validate(&limited, None)), Vec::<String>::new());
+    let spec = &limited["spec"];
+    assert_eq!(spec["backoffLimit"], i32::MAX);
+    assert_eq!(spec["podReplacementPolicy"], "Failed");
+    assert_eq!(
+        spec["podFailurePolicy"]["rules"][0]["onPodConditions"][0]["status"],
+        "True"
+    );
+    assert!(spec.get("scheduling").is_none());
+    limited["metadata"]["name"] = json!("a".repeat(62));
+    assert!(
+        texts(&info.validate(&limited, None))
+            .iter()
+            .any(|text| text.contains("will not able to create pod with invalid DNS label"))
+    );
+}
+
+#[test]
+fn the_policies_of_a_job_are_checked() {
+    // KA-010
+    let info = info("batch", "jobs");
+    let errors = |spec: Value| texts(&info.validate(&created_job(spec), None));
+    for (spec, error) in [
+        (
+            json!({"podFailurePolicy": {"rules": [{"action": "Stop", "onExitCodes": {"operator": "In", "values": [1]}}]}}),
+            "spec.podFailurePolicy.rules[0].action: Unsupported value: \"Stop\": supported values: \"Count\", \"FailIndex\", \
+             \"FailJob\", \"Ignore\"",
+        ),
+        (
+            json!({"podFailurePolicy": {"rules": [{"action": "FailJob", "onExitCodes": {"operator": "In", "values": [2, 1]}}]}}),
+            "spec.podFailurePolicy.rules[0].onExitCodes.values: Invalid value: [2,1]: must be ordered",
+        ),
+        (
+            json!({"podFailurePolicy": {"rules": [{"action": "FailJob"}]}}),
+            "spec.podFailurePolicy.rules[0]: Invalid value: specifying one of OnExitCodes and OnPodConditions is required",
+        ),
+        (
+            json!({"podFailurePolicy": {"rules": []}, "podReplacementPolicy": "TerminatingOrFailed"}),
+            "spec.podReplacementPolicy: Unsupported value: \"TerminatingOrFailed\": supported values: \"Failed\"",
+        ),
+        (
+            json!({"completionMode": "Indexed", "completions": 2, "successPolicy": {"rules": [{"succeededIndexes": "0-2"}]}}),
+            "spec.successPolicy.rules[0].succeededIndexes: Invalid value: \"0-2\": error parsing succeededIndexes: too large \
+             index: \"2\"",
+        ),
+        (
+            json!({"backoffLimitPerIndex": 1}),
+            "spec.backoffLimitPerIndex: Invalid value: 1: requires indexed completion mode",
+        ),
+        (
+            json!({"managedBy": "me"}),
+            "spec.managedBy: Invalid value: \"me\": must be a domain-prefixed path (such as \"acme.io/foo\")",
+        ),
+    ] {
+        assert!(
+            errors(spec.clone()).contains(&error.to_owned()),
+            "{error}: {:?}",
+            errors(spec)
+        );
+    }
+}
+
+#[test]
+fn what_a_suspended_job_gives_its_pods_may_change_and_nothing_else() {
+    // KA-010
+    let info = info("batch", "jobs");
+    let running = created_job(json!({}));
+    let suspended = created_job(json!({"suspend": true}));
+    let changed = |old: &Value, pointer: &str, value: Value| {
+        let mut new = old.clone();
+        *new.pointer_mut(pointer).unwrap() = value;
+        texts(&info.validate(&new, Some(old)))
+    };
+    let resources = json!({"limits": {"cpu": "1"}, "requests": {"cpu": "1"}});
+    let at = "/spec/template/spec/containers/0/resources";
+    assert_eq!(changed(&suspended, at, resources.clone()), Vec::<String>::new());
+    assert!(changed(&running, at, resources)[0].starts_with("spec.template: Invalid value: "));
+    let image = changed(
+        &suspended,
+        "/spec/template/spec/containers/0/image",
+        json!("other"),
+    );
+    assert!(
+        image[0].starts_with("spec.template.spec: Invalid value: "),
+        "{image:?}"
+    );
+    assert_eq!(
+        changed(&running, "/spec/parallelism", json!(3)),
+        Vec::<String>::new()
+    );
+    assert_eq!(
+        changed(&running, "/spec/completions", json!(3)),
+        ["spec.completions: Invalid value: 3: field is immutable"]
+    );
+}
+
+#[test]
+fn the_status_of_a_job_goes_one_way() {
+    // KA-010, KA-021
+    let info = info("batch", "jobs");
+    let errors = |old: Value, new: Value| {
+        let (mut before, mut after) = (created_job(json!({})), created_job(json!({})));
+        before["status"] = old;
+        after["status"] = new;
+        texts(&info.validate(&after, Some(&before)))
+    };
+    let is = |type_: &str| json!({"type": type_, "status": "True"});
+    let done = json!({
+        "startTime": "2026-01-01T00:00:00Z", "completionTime": "2026-01-01T00:00:01Z", "succeeded": 1,
+        "conditions": [is("SuccessCriteriaMet"), is("Complete")],
+    });
+    let started = json!({"startTime": "2026-01-01T00:00:00Z", "active": 1, "ready": 1});
+    assert_eq!(errors(json!({}), started.clone()), Vec::<String>::new());
+    assert_eq!(errors(started.clone(), done.clone()), Vec::<String>::new());
+    for (old, new, error) in [
+        (
+            done.clone(),
+            started.clone(),
+            "status.conditions: Invalid value: cannot disable the terminal Complete=True condition",
+        ),
+        (
+            started.clone(),
+            json!({"startTime": "2026-01-01T00:00:00Z", "conditions": [is("Failed")]}),
+            "status.conditions: Invalid value: cannot set Failed=True condition without the FailureTarget=true condition",
+        ),
+        (
+            started.clone(),
+            json!({"startTime": "2026-01-01T00:00:05Z", "active": 1}),
+            "status.startTime: Invalid value: \"2026-01-01T00:00:05Z\": field is immutable for unsuspended job once set",
+        ),
+        (
+            started.clone(),
+            json!({"startTime": "2026-01-01T00:00:00Z", "active": 1, "ready": 2}),
+            "status.ready: Invalid value: 2: cannot set more ready pods than active",
+        ),
+        (
+            json!({"failed": 2}),
+            json!({"failed": 1}),
+            "status.failed: Invalid value: 1: cannot decrease the failed counter",
+        ),
+        (
+            json!({}),
+            json!({"completedIndexes": "0"}),
+            "status.completedIndexes: Invalid value: \"0\": cannot set non-empty completedIndexes when non-indexed completion \
+             mode",
+        ),
+    ] {
+        assert!(
+            errors(old.clone(), new.clone()).contains(&error.to_owned()),
+            "{error}: {:?}",
+            errors(old, new)
+        );
+    }
+}
