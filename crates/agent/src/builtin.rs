@@ -42,10 +42,10 @@ impl Model for EchoModel {
     async fn stream(&self, request: Request) -> Result<ModelStream, ModelError> {
         let said = request
             .messages
-            .into_iter()
+            .iter()
             .rev()
             .find(|message| message.role == Role::User)
-            .map(|message| message.content)
+            .map(|message| message.content.clone())
             .unwrap_or_default();
         Ok(Box::pin(futures::stream::iter([
             Ok(ModelEvent::Started),

@@ -12,8 +12,9 @@ use serde_json::Value;
 
 pub use payload::{
     CallOutcome, Caller, ClientToolRequested, Message, ModelCooled, ModelDelta, ModelDone, ModelFailed,
-    ModelRestarted, ModelStarted, PackReference, Payload, PolicyDecided, RecordedCall, ToolFinished,
-    ToolStarted, Totals, TurnCancelled, TurnDone, TurnFailed, TurnStarted, UsageRecord, UsedGuardrail,
+    ModelFailedOver, ModelRestarted, ModelStarted, ModelWaiting, PackReference, Payload, PolicyDecided,
+    RecordedCall, ToolFinished, ToolStarted, Totals, TurnCancelled, TurnDone, TurnFailed, TurnStarted,
+    UsageRecord, UsedGuardrail,
 };
 
 /// One thing that happened.
@@ -48,6 +49,11 @@ impl Event {
             kind: kind.to_owned(),
             data,
         }
+    }
+
+    /// Whether the turn is over with this event.
+    pub fn ends_turn(&self) -> bool {
+        payload::ends_turn(&self.kind)
     }
 
     /// The facts as a type; `None` for a type this program does not know, and for data it cannot read.

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use mainstay_llm::{Message, Role, ToolDescriptor};
+use mainstay_llm::{Message, Role, SignedThought, ToolDescriptor};
 
 /// What a model reads about a call whose result nobody has.
 pub(crate) const UNKNOWN_OUTCOME: &str = "The outcome of this call is unknown: it was sent, but no result was received. It may or may not have taken effect. \
@@ -49,23 +49,32 @@ pub(crate) fn estimate(message: &Message) -> u64 {
         .iter()
         .map(|call| call.id.len() + call.name.len() + call.arguments.len())
         .sum();
+    let thoughts: usize = message
+        .thoughts
+        .iter()
+        .map(|thought| match thought {
+            SignedThought::Thought { text, signature } => text.len() + signature.len(),
+            SignedThought::Redacted { data } => data.len(),
+        })
+        .sum();
     let bytes = message.content.len()
         + calls
+        + thoughts
         + message.name.as_ref().map_or(0, String::len)
         + message.tool_call_id.as_ref().map_or(0, String::len);
     tokens(bytes)
 }
 
-/// Estimated tokens of the parts of a request that cannot be dropped.
-pub(crate) fn estimate_fixed(system: &str, tools: &[ToolDescriptor]) -> u64 {
-    let tools: usize = tools
+/// Bytes of tool descriptions, which cannot be dropped from a request.
+pub(crate) fn bytes_of_tools(tools: &[ToolDescriptor]) -> usize {
+    tools
         .iter()
         .map(|tool| tool.name.len() + tool.description.len() + tool.parameters.to_string().len())
-        .sum();
-    tokens(system.len() + tools)
+        .sum()
 }
 
-fn tokens(bytes: usize) -> u64 {
+/// Estimated tokens of a text of so many bytes.
+pub(crate) fn tokens(bytes: usize) -> u64 {
     (bytes as u64).div_ceil(4)
 }
 
@@ -114,11 +123,7 @@ mod tests {
     use super::*;
 
     fn call(id: &str) -> ToolCall {
-        ToolCall {
-            id: id.to_owned(),
-            name: "t".to_owned(),
-            arguments: "{}".to_owned(),
-        }
+        ToolCall::new(id, "t", "{}")
     }
 
     #[test]

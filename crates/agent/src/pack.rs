@@ -24,7 +24,7 @@ use sha2::{Digest, Sha256};
 
 pub use allowlist::{Admission, Allowlist};
 pub use document::{
-    Agents, ClientHints, Consent, ModelOverride, Pack, PackTool, Parameters, Prompt, TemplateEngine,
+    Agents, ClientHints, Consent, ModelOverride, Pack, PackTool, Parameters, Pattern, Prompt, TemplateEngine,
     ToolChoice, ToolPolicy, Validator, Variable, VariableRules, VariableType, Workflow, WorkflowState,
 };
 pub use guardrail::{Direction, GuardrailError, Guardrails, Verdict, Violation};

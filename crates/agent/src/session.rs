@@ -206,7 +206,7 @@ impl SessionHandle {
     pub fn subscribe(
         &self,
         after: Option<u64>,
-    ) -> impl Stream<Item = Result<Event, SubscriptionError>> + Send + use<> {
+    ) -> impl Stream<Item = Result<Arc<Event>, SubscriptionError>> + Send + use<> {
         hub::subscribe(
             Arc::clone(&self.hub),
             Arc::clone(&self.shared.options.journal),

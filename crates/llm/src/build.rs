@@ -15,6 +15,7 @@ use crate::{
     event::ModelStream,
     fallback::{Candidate, Chain},
     idle,
+    message::Message,
     mock::{MockModel, ScenarioError},
     model::Model,
     openai::{self, OpenAi, OpenAiOptions, selection::ApiMode},
@@ -336,10 +337,26 @@ impl<M: Model> Model for Configured<M> {
         }
         request.parameters = request.parameters.or(&self.parameters);
         if !self.offers_tools {
-            request.tools.clear();
+            request.tools = Arc::default();
+        }
+        if let Some(messages) = own_marks(&request.messages, self.name()) {
+            request.messages = messages;
         }
         self.inner.stream(request).await
     }
+}
+
+/// The conversation without marks of other providers than `provider`; `None` where there are none.
+fn own_marks(messages: &[Message], provider: &str) -> Option<Arc<[Message]>> {
+    let foreign = |message: &Message| message.is_signed() && message.author.as_deref() != Some(provider);
+    messages.iter().any(foreign).then(|| {
+        let kept = messages.iter().cloned();
+        kept.map(|message| match foreign(&message) {
+            true => message.unsigned(),
+            false => message,
+        })
+        .collect()
+    })
 }
 
 #[cfg(test)]

@@ -5,11 +5,14 @@ use std::pin::Pin;
 use futures::Stream;
 use serde::{Deserialize, Serialize};
 
-use crate::{error::ModelError, message::ToolCall};
+use crate::{
+    error::ModelError,
+    message::{SignedThought, ToolCall},
+};
 
 /// The answer of one call. Dropping it ends the request.
 ///
-/// A successful stream is `Started`, then any number of `Text`, `Thinking` and `ToolCall`, then at
+/// A successful stream is `Started`, then any number of `Text`, `Thinking`, `Thought` and `ToolCall`, then at
 /// most one `Usage`, then exactly one `Finished`. A failed one ends with an `Err` in place of the
 /// rest; nothing follows an `Err`.
 pub type ModelStream = Pin<Box<dyn Stream<Item = Result<ModelEvent, ModelError>> + Send>>;
@@ -23,6 +26,9 @@ pub enum ModelEvent {
     Text(String),
     /// The model's reasoning, to be appended; never part of the answer's text.
     Thinking(String),
+    /// A piece of reasoning that is complete and goes back to the provider with the calls it led to. Its text
+    /// came as [`ModelEvent::Thinking`] before.
+    Thought(SignedThought),
     /// A complete call; fragments are joined before they get here.
     ToolCall(ToolCall),
     /// Token counts of this call.

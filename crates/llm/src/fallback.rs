@@ -207,6 +207,8 @@ impl Candidate {
 }
 
 fn waiting(provider: &str, reason: String, observer: &dyn CallObserver) {
+    // The one that tries logs its failures; a line for each that waits would be hundreds in an outage.
+    tracing::debug!(provider, reason, "a model call waits for another one");
     observer.observe(CallEvent::Waiting {
         provider: provider.to_owned(),
         reason,
@@ -265,6 +267,15 @@ impl Model for Chain {
                 }
             };
             if let Some(to) = next.peek() {
+                tracing::warn!(
+                    chain = self.name,
+                    from = candidate.model.name(),
+                    to = to.model.name(),
+                    status = error.status,
+                    reason = error.reason(),
+                    error = error.message,
+                    "a model call goes on with another provider"
+                );
                 observer.observe(CallEvent::FailedOver {
                     from: candidate.model.name().to_owned(),
                     to: to.model.name().to_owned(),
@@ -273,7 +284,17 @@ impl Model for Chain {
             }
         }
         match failed.or(waited) {
-            Some(last) => Err(self.failed(last)),
+            Some(last) => {
+                let last = self.failed(last);
+                tracing::warn!(
+                    chain = self.name,
+                    status = last.status,
+                    reason = last.reason(),
+                    error = last.message,
+                    "no provider answered a model call"
+                );
+                Err(last)
+            }
             None => self
                 .probe(&request, observer)
                 .await

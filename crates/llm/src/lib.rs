@@ -41,7 +41,7 @@ pub use build::{BuildContext, BuildError, build, build_chain};
 pub use cooldown::{Cooldown, CooldownStore, CooldownStoreError, Cooldowns, ProviderKey};
 pub use error::{ModelError, ModelErrorKind};
 pub use event::{FinishReason, ModelEvent, ModelStream, Usage};
-pub use message::{Message, Role, ToolCall, ToolDescriptor};
+pub use message::{Message, Role, SignedThought, ToolCall, ToolDescriptor};
 pub use model::Model;
 pub use observer::{CallEvent, CallObserver};
 pub use request::{Parameters, Request, ToolChoice};

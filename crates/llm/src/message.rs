@@ -38,6 +38,31 @@ pub struct Message {
     /// a prefix of the text (see [`crate::conversion::openai_chat`]).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_error: bool,
+    /// Reasoning behind an assistant message that its provider wants back, in the model's order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub thoughts: Vec<SignedThought>,
+    /// The provider entry that wrote an assistant message. What it signed goes back to it alone: another
+    /// provider refuses a signature that is not its own, and some refuse fields they do not know.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub author: Option<String>,
+}
+
+/// Reasoning that a provider marked as its own and expects back unchanged with the calls it led to.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum SignedThought {
+    /// Readable reasoning.
+    Thought {
+        /// The reasoning.
+        text: String,
+        /// The provider's mark.
+        signature: String,
+    },
+    /// Reasoning that only the provider can read.
+    Redacted {
+        /// What it sent.
+        data: String,
+    },
 }
 
 impl Message {
@@ -49,6 +74,8 @@ impl Message {
             tool_call_id: None,
             name: None,
             is_error: false,
+            thoughts: Vec::new(),
+            author: None,
         }
     }
 
@@ -68,6 +95,21 @@ impl Message {
             tool_calls,
             ..Self::new(Role::Assistant, content)
         }
+    }
+
+    /// Whether the message carries marks of its provider.
+    pub fn is_signed(&self) -> bool {
+        !self.thoughts.is_empty() || self.tool_calls.iter().any(|call| call.signature.is_some())
+    }
+
+    /// The message without its provider's marks, for another provider.
+    #[must_use]
+    pub fn unsigned(mut self) -> Self {
+        self.thoughts.clear();
+        for call in &mut self.tool_calls {
+            call.signature = None;
+        }
+        self
     }
 
     /// The result of the call `tool_call_id` of the tool `name`.
@@ -96,6 +138,21 @@ pub struct ToolCall {
     /// The raw JSON text of the arguments. Never empty: a call without arguments has `{}`. It may
     /// still be invalid JSON, since a model may write anything.
     pub arguments: String,
+    /// The provider's mark on the call, which it expects back unchanged (Gemini's thought signature).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signature: Option<String>,
+}
+
+impl ToolCall {
+    /// A call without a mark of its provider.
+    pub fn new(id: impl Into<String>, name: impl Into<String>, arguments: impl Into<String>) -> Self {
+        Self {
+            id: id.into(),
+            name: name.into(),
+            arguments: arguments.into(),
+            signature: None,
+        }
+    }
 }
 
 /// A tool the model is offered (OM-359).

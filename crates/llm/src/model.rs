@@ -8,7 +8,7 @@ use futures::StreamExt;
 use crate::{
     error::ModelError,
     event::{FinishReason, ModelEvent, ModelStream, Usage},
-    message::ToolCall,
+    message::{SignedThought, ToolCall},
     observer::CallObserver,
     request::Request,
 };
@@ -47,6 +47,8 @@ pub struct Answer {
     pub text: String,
     /// All reasoning.
     pub thinking: String,
+    /// Reasoning that the provider expects back.
+    pub thoughts: Vec<SignedThought>,
     /// The calls in the model's order.
     pub tool_calls: Vec<ToolCall>,
     /// Token counts, when the provider gave any.
@@ -64,6 +66,7 @@ pub async fn complete(model: &dyn Model, request: Request) -> Result<Answer, Mod
     let mut answer = Answer {
         text: String::new(),
         thinking: String::new(),
+        thoughts: Vec::new(),
         tool_calls: Vec::new(),
         usage: None,
         finish: FinishReason::Unknown,
@@ -73,6 +76,7 @@ pub async fn complete(model: &dyn Model, request: Request) -> Result<Answer, Mod
             ModelEvent::Started => {}
             ModelEvent::Text(text) => answer.text.push_str(&text),
             ModelEvent::Thinking(text) => answer.thinking.push_str(&text),
+            ModelEvent::Thought(thought) => answer.thoughts.push(thought),
             ModelEvent::ToolCall(call) => answer.tool_calls.push(call),
             ModelEvent::Usage(usage) => answer.usage = Some(usage),
             ModelEvent::Finished(reason) => answer.finish = reason,

@@ -1,20 +1,22 @@
 //! What a model is asked (OR-201).
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 
 use crate::message::{Message, ToolDescriptor};
 
-/// One call of a model.
+/// One call of a model. Clones share what is large: a call is cloned for each of its attempts.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Request {
     /// Model name; empty means the model the provider is configured with.
     pub model: String,
     /// The system prompt; empty means none.
-    pub system: String,
+    pub system: Arc<str>,
     /// The conversation so far, oldest first.
-    pub messages: Vec<Message>,
+    pub messages: Arc<[Message]>,
     /// The tools on offer.
-    pub tools: Vec<ToolDescriptor>,
+    pub tools: Arc<[ToolDescriptor]>,
     /// Whether tools may or must be called.
     pub tool_choice: ToolChoice,
     /// Sampling parameters; unset ones take the provider's configured defaults (OM-496).

@@ -84,6 +84,12 @@ pub enum PayloadError {
         /// Who holds it.
         holder: String,
     },
+    /// A message with this client key is stored already (contract 9).
+    #[error("a message with this client key was stored before")]
+    Repeated {
+        /// The turn that the message began then.
+        turn: String,
+    },
     /// The disk or the quota is full. The same call works when there is space again.
     #[error("the disk that holds the sessions is full")]
     Full(#[source] StorageFault),
@@ -113,6 +119,7 @@ impl PayloadError {
             Self::NotFound(_) => "SessionNotFound",
             Self::Exists(_) => "SessionExists",
             Self::Locked { .. } => "SessionLocked",
+            Self::Repeated { .. } => "MessageRepeated",
             Self::Full(_) => "StoreFull",
             Self::Storage(_) => "StoreFailed",
             Self::Closed => "StoreClosed",

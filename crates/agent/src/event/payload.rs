@@ -6,90 +6,91 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-/// The facts of one event. The serde form is never used as such: `to_parts` and
-/// `from_parts` put them into the envelope.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "type", content = "data")]
-pub enum Payload {
+/// Declares the facts of all event types: a type is written and read by its name in the envelope.
+macro_rules! payloads {
+    ($($(#[$doc:meta])* $variant:ident($facts:ident) = $kind:literal,)*) => {
+        /// The facts of one event, by its type.
+        #[derive(Debug, Clone, PartialEq)]
+        pub enum Payload {
+            $($(#[$doc])* $variant($facts),)*
+        }
+
+        impl Payload {
+            /// The type as it stands in the envelope.
+            pub fn kind(&self) -> &'static str {
+                match self {
+                    $(Self::$variant(_) => $kind,)*
+                }
+            }
+
+            /// Type and facts for the envelope.
+            pub(crate) fn to_parts(&self) -> (&'static str, Value) {
+                let data = match self {
+                    $(Self::$variant(facts) => serde_json::to_value(facts),)*
+                };
+                // The facts serialise to objects with text keys; there is nothing that could fail.
+                (self.kind(), data.unwrap_or_default())
+            }
+
+            /// `None` for a type this program does not know, and for facts it cannot read.
+            pub(crate) fn from_parts(kind: &str, data: &Value) -> Option<Self> {
+                match kind {
+                    $($kind => $facts::deserialize(data).ok().map(Self::$variant),)*
+                    _ => None,
+                }
+            }
+        }
+    };
+}
+
+payloads! {
     /// A turn began.
-    #[serde(rename = "turn.started")]
-    TurnStarted(TurnStarted),
+    TurnStarted(TurnStarted) = "turn.started",
     /// The user or the agent said something.
-    #[serde(rename = "message")]
-    Message(Message),
+    Message(Message) = "message",
     /// A call of the model began.
-    #[serde(rename = "model.started")]
-    ModelStarted(ModelStarted),
+    ModelStarted(ModelStarted) = "model.started",
     /// A piece of text of the running attempt. Never stored.
-    #[serde(rename = "model.delta")]
-    ModelDelta(ModelDelta),
+    ModelDelta(ModelDelta) = "model.delta",
+    /// The attempt waits, and why.
+    ModelWaiting(ModelWaiting) = "model.waiting",
+    /// The attempt goes on with another provider.
+    ModelFailedOver(ModelFailedOver) = "model.failed_over",
     /// What was shown of an attempt is void; another follows.
-    #[serde(rename = "model.restarted")]
-    ModelRestarted(ModelRestarted),
+    ModelRestarted(ModelRestarted) = "model.restarted",
     /// A call of the model failed.
-    #[serde(rename = "model.failed")]
-    ModelFailed(ModelFailed),
+    ModelFailed(ModelFailed) = "model.failed",
     /// A provider that failed is left alone for a while.
-    #[serde(rename = "model.cooled")]
-    ModelCooled(ModelCooled),
+    ModelCooled(ModelCooled) = "model.cooled",
     /// A call of the model ended.
-    #[serde(rename = "model.done")]
-    ModelDone(ModelDone),
+    ModelDone(ModelDone) = "model.done",
     /// The policy engine judged a tool call.
-    #[serde(rename = "policy.decided")]
-    PolicyDecided(PolicyDecided),
+    PolicyDecided(PolicyDecided) = "policy.decided",
     /// A tool call is about to be sent.
-    #[serde(rename = "tool.started")]
-    ToolStarted(ToolStarted),
+    ToolStarted(ToolStarted) = "tool.started",
     /// A tool call has a result.
-    #[serde(rename = "tool.finished")]
-    ToolFinished(ToolFinished),
+    ToolFinished(ToolFinished) = "tool.finished",
     /// The connected client is asked to run a tool.
-    #[serde(rename = "client_tool.requested")]
-    ClientToolRequested(ClientToolRequested),
+    ClientToolRequested(ClientToolRequested) = "client_tool.requested",
     /// Tokens and cost of one call of the model.
-    #[serde(rename = "usage")]
-    Usage(UsageRecord),
+    Usage(UsageRecord) = "usage",
     /// The turn ended with an answer.
-    #[serde(rename = "turn.done")]
-    TurnDone(TurnDone),
+    TurnDone(TurnDone) = "turn.done",
     /// The turn ended with an error.
-    #[serde(rename = "turn.failed")]
-    TurnFailed(TurnFailed),
+    TurnFailed(TurnFailed) = "turn.failed",
     /// The turn was cancelled.
-    #[serde(rename = "turn.cancelled")]
-    TurnCancelled(TurnCancelled),
+    TurnCancelled(TurnCancelled) = "turn.cancelled",
+}
+
+/// Whether a turn is over with an event of this type.
+pub(super) fn ends_turn(kind: &str) -> bool {
+    matches!(kind, "turn.done" | "turn.failed" | "turn.cancelled")
 }
 
 impl Payload {
-    /// The type as it stands in the envelope.
-    pub fn kind(&self) -> &'static str {
-        match self {
-            Self::TurnStarted(_) => "turn.started",
-            Self::Message(_) => "message",
-            Self::ModelStarted(_) => "model.started",
-            Self::ModelDelta(_) => "model.delta",
-            Self::ModelRestarted(_) => "model.restarted",
-            Self::ModelFailed(_) => "model.failed",
-            Self::ModelCooled(_) => "model.cooled",
-            Self::ModelDone(_) => "model.done",
-            Self::PolicyDecided(_) => "policy.decided",
-            Self::ToolStarted(_) => "tool.started",
-            Self::ToolFinished(_) => "tool.finished",
-            Self::ClientToolRequested(_) => "client_tool.requested",
-            Self::Usage(_) => "usage",
-            Self::TurnDone(_) => "turn.done",
-            Self::TurnFailed(_) => "turn.failed",
-            Self::TurnCancelled(_) => "turn.cancelled",
-        }
-    }
-
     /// Whether the turn is over with this event.
     pub fn ends_turn(&self) -> bool {
-        matches!(
-            self,
-            Self::TurnDone(_) | Self::TurnFailed(_) | Self::TurnCancelled(_)
-        )
+        ends_turn(self.kind())
     }
 
     /// Whether this event must be on the disk before it is shown: it was promised to somebody (`message`,
@@ -100,24 +101,6 @@ impl Payload {
                 self,
                 Self::TurnStarted(_) | Self::Message(_) | Self::ToolStarted(_)
             )
-    }
-
-    /// Type and facts for the envelope.
-    pub(crate) fn to_parts(&self) -> (&'static str, Value) {
-        let data = match serde_json::to_value(self) {
-            Ok(Value::Object(mut whole)) => whole.remove("data").unwrap_or(Value::Null),
-            // These types serialise to objects with text keys; there is nothing that could fail.
-            _ => Value::Null,
-        };
-        (self.kind(), data)
-    }
-
-    pub(crate) fn from_parts(kind: &str, data: &Value) -> Option<Self> {
-        let whole = Map::from_iter([
-            ("type".to_owned(), Value::String(kind.to_owned())),
-            ("data".to_owned(), data.clone()),
-        ]);
-        serde_json::from_value(Value::Object(whole)).ok()
     }
 }
 
@@ -170,6 +153,9 @@ pub struct TurnStarted {
     /// Key by which the client recognises its message.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client_key: Option<String>,
+    /// Names in `metadata` that are no variables of the prompt, the first few: the values had no effect.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unused: Vec<String>,
     /// Longest the turn may run, in milliseconds (OM-369).
     pub ceiling_ms: u64,
 }
@@ -207,6 +193,44 @@ pub struct ModelDelta {
     pub offset: u64,
     /// The piece.
     pub text: String,
+}
+
+/// `model.waiting`: the attempt has not failed, but nothing of its answer is to be expected at once (contract 8).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ModelWaiting {
+    /// The attempt that waits.
+    pub attempt: u32,
+    /// Provider entry that is waited for.
+    pub provider: String,
+    /// Stable word: that of the failure before a repetition, or `ModelProviderOnTrial` while other calls find out
+    /// whether the provider answers again.
+    pub reason: String,
+    /// For people.
+    pub message: String,
+    /// HTTP status of the failure, where there was one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status: Option<u16>,
+    /// Time until the provider is asked again, in milliseconds; absent while that depends on other calls.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delay_ms: Option<u64>,
+}
+
+/// `model.failed_over`: the attempt goes on with the next provider of the chain (OR-220, OR-221).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ModelFailedOver {
+    /// The attempt.
+    pub attempt: u32,
+    /// Provider entry that failed or is left alone.
+    pub from: String,
+    /// Provider entry that is asked next.
+    pub to: String,
+    /// Stable word.
+    pub reason: String,
+    /// For people.
+    pub message: String,
+    /// HTTP status, where there was one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status: Option<u16>,
 }
 
 /// `model.restarted`: readers drop what they have of the attempt.

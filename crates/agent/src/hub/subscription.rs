@@ -45,7 +45,7 @@ pub(crate) fn subscribe(
     hub: Arc<Hub>,
     journal: Arc<dyn Journal>,
     after: Option<u64>,
-) -> impl Stream<Item = Result<Event, SubscriptionError>> + Send + 'static {
+) -> impl Stream<Item = Result<Arc<Event>, SubscriptionError>> + Send + 'static {
     // The receiver exists before this function returns: a caller that subscribes and then sends sees all.
     let first = hub.snapshot();
     let mut reader = Reader {
@@ -63,15 +63,22 @@ pub(crate) fn subscribe(
             // the receiver has got since.
             while let Some(page) = reader.stored(live.last_seq).await? {
                 for event in page {
-                    yield event;
+                    yield Arc::new(event);
                 }
             }
             if let Some(event) = live.attempt.as_ref().and_then(|attempt| reader.catch_up(attempt)) {
-                yield event;
+                yield Arc::new(event);
             }
-            while let Step::Events(events) = reader.next(&mut receiver).await? {
-                for event in events {
-                    yield event;
+            loop {
+                match reader.next(&mut receiver).await? {
+                    Step::Nothing => {}
+                    Step::Event(event) => yield event,
+                    Step::Stored(events) => {
+                        for event in events {
+                            yield Arc::new(event);
+                        }
+                    }
+                    Step::Again => break,
                 }
             }
         }
@@ -79,7 +86,12 @@ pub(crate) fn subscribe(
 }
 
 enum Step {
-    Events(VecDeque<Event>),
+    /// The reader has it already.
+    Nothing,
+    /// Shared with every other reader.
+    Event(Arc<Event>),
+    /// Read from the store.
+    Stored(VecDeque<Event>),
     /// The receiver is behind; start over from a new snapshot.
     Again,
 }
@@ -110,21 +122,21 @@ impl Reader {
             Err(RecvError::Lagged(_) | RecvError::Closed) => return Ok(Step::Again),
         };
         match event.seq {
-            Some(seq) if seq <= self.cursor => Ok(Step::Events(VecDeque::new())),
+            Some(seq) if seq <= self.cursor => Ok(Step::Nothing),
             Some(seq) if seq == self.cursor + 1 => {
                 self.account(&event);
-                Ok(Step::Events(VecDeque::from([Event::clone(&event)])))
+                Ok(Step::Event(event))
             }
             Some(seq) => {
                 let mut events = VecDeque::new();
                 while let Some(mut page) = self.stored(seq).await? {
                     events.append(&mut page);
                 }
-                Ok(Step::Events(events))
+                Ok(Step::Stored(events))
             }
             None => Ok(match self.piece(&event) {
-                Piece::New => Step::Events(VecDeque::from([Event::clone(&event)])),
-                Piece::Seen => Step::Events(VecDeque::new()),
+                Piece::New => Step::Event(event),
+                Piece::Seen => Step::Nothing,
                 Piece::Gap => Step::Again,
             }),
         }
@@ -173,18 +185,22 @@ impl Reader {
     }
 
     fn piece(&mut self, event: &Event) -> Piece {
-        let Some(Payload::ModelDelta(delta)) = event.payload() else {
+        // Read in place: this is done for every piece and every reader.
+        let number = |field: &str| event.data.get(field).and_then(serde_json::Value::as_u64);
+        let text = event.data.get("text").and_then(serde_json::Value::as_str);
+        let (Some(attempt), Some(offset), Some(text)) = (number("attempt"), number("offset"), text) else {
             return Piece::Seen;
         };
-        let turn = event.turn.clone().unwrap_or_default();
-        if self.has_ended(&turn, delta.attempt) {
+        let (attempt, start) = (attempt as u32, offset as usize);
+        let end = start + text.len();
+        let turn = event.turn.as_deref().unwrap_or_default();
+        if self.has_ended(turn, attempt) {
             return Piece::Seen;
         }
         let known = match &self.shown {
-            Some((shown, attempt, length)) if *shown == turn && *attempt == delta.attempt => *length,
+            Some((shown, of, length)) if shown == turn && *of == attempt => *length,
             _ => 0,
         };
-        let (start, end) = (delta.offset as usize, delta.offset as usize + delta.text.len());
         if end <= known {
             return Piece::Seen;
         }
@@ -193,7 +209,10 @@ impl Reader {
         if start != known {
             return Piece::Gap;
         }
-        self.shown = Some((turn, delta.attempt, end));
+        match &mut self.shown {
+            Some((shown, of, length)) if shown == turn && *of == attempt => *length = end,
+            shown => *shown = Some((turn.to_owned(), attempt, end)),
+        }
         Piece::New
     }
 }

@@ -2,12 +2,13 @@
 
 use async_trait::async_trait;
 use jiff::Timestamp;
-use mainstay_llm::{Message, Role, ToolCall};
+use mainstay_llm::{Message, Role, SignedThought, ToolCall};
 use mainstay_store::payload::{
     self, Durability, NewEvent, NewMessage, PayloadError, PayloadStore, StoredEvent, StoredMessage,
 };
 use mainstay_telemetry::text::escape;
-use serde_json::{Value, json};
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
 
 use super::{Entry, HistoryMessage, Journal, JournalError, OpenTurn, SessionFacts, SessionKey};
 use crate::event::{Event, Payload};
@@ -41,7 +42,7 @@ impl Journal for PayloadStore {
         let durable = entry.payloads.iter().any(Payload::must_be_durable);
         let mut events = Vec::with_capacity(entry.payloads.len());
         let mut stored = Vec::with_capacity(entry.payloads.len());
-        for (index, payload) in entry.payloads.iter().enumerate() {
+        for payload in &entry.payloads {
             let event = Event::new(&key.session, turn, now, payload);
             let (tool_call_id, tool) = call_of(payload);
             stored.push(NewEvent {
@@ -49,11 +50,7 @@ impl Journal for PayloadStore {
                 turn: Some(turn.to_owned()),
                 time: now,
                 data: event.data.clone(),
-                // Every event of the transaction carries the key, so that a repetition stores none of them.
-                dedupe: entry
-                    .client_key
-                    .as_ref()
-                    .map(|client_key| format!("client/{index}/{client_key}")),
+                dedupe: None,
                 tool_call_id,
                 tool,
             });
@@ -69,26 +66,26 @@ impl Journal for PayloadStore {
         } else {
             Durability::Relaxed
         };
-        let numbers = PayloadStore::append(self, &stored_key(key), stored, messages, durability)
-            .await
-            .map_err(|error| translate(key, error))?;
+        let session = stored_key(key);
+        let numbers = match entry.client_key {
+            None => PayloadStore::append(self, &session, stored, messages, durability).await,
+            Some(client_key) => {
+                match PayloadStore::append_once(self, &session, &client_key, stored, messages, durability)
+                    .await
+                {
+                    Err(PayloadError::Repeated { turn }) => {
+                        return Err(JournalError::Duplicate {
+                            client_key: escape(&client_key, 128),
+                            turn,
+                        });
+                    }
+                    other => other,
+                }
+            }
+        };
+        let numbers = numbers.map_err(|error| translate(key, error))?;
         for (event, seq) in events.iter_mut().zip(&numbers) {
             event.seq = Some(*seq);
-        }
-        if let (Some(client_key), Some(first)) = (entry.client_key, numbers.first()) {
-            // A repetition answers with the numbers of the first time; only the stored turn tells them apart.
-            let before = Journal::events_after(self, key, first.saturating_sub(1), 1).await?;
-            let accepted = before
-                .into_iter()
-                .next()
-                .and_then(|event| event.turn)
-                .unwrap_or_default();
-            if accepted != turn {
-                return Err(JournalError::Duplicate {
-                    client_key: escape(&client_key, 128),
-                    turn: accepted,
-                });
-            }
         }
         Ok(events)
     }
@@ -184,13 +181,28 @@ fn write_message(entry: HistoryMessage, now: Timestamp) -> NewMessage {
         name: message.name,
         tool_calls: (!message.tool_calls.is_empty()).then(|| json!(message.tool_calls)),
         tool_call_id: message.tool_call_id,
-        metadata: if message.is_error {
-            json!({"is_error": true})
-        } else {
-            Value::Null
-        },
+        metadata: metadata_of(message.is_error, message.author, &message.thoughts),
         created_at: now,
         ..NewMessage::default()
+    }
+}
+
+/// What has no column of its own; null where there is nothing of it.
+fn metadata_of(is_error: bool, author: Option<String>, thoughts: &[SignedThought]) -> Value {
+    let mut metadata = Map::new();
+    if is_error {
+        metadata.insert("is_error".to_owned(), Value::Bool(true));
+    }
+    if let Some(author) = author {
+        metadata.insert("author".to_owned(), Value::String(author));
+    }
+    if !thoughts.is_empty() {
+        metadata.insert("thoughts".to_owned(), json!(thoughts));
+    }
+    if metadata.is_empty() {
+        Value::Null
+    } else {
+        Value::Object(metadata)
     }
 }
 
@@ -220,6 +232,73 @@ fn read_message(stored: StoredMessage) -> Option<HistoryMessage> {
                 .get("is_error")
                 .and_then(Value::as_bool)
                 .unwrap_or(false),
+            thoughts: stored
+                .metadata
+                .get("thoughts")
+                .and_then(|thoughts| Vec::deserialize(thoughts).ok())
+                .unwrap_or_default(),
+            author: stored
+                .metadata
+                .get("author")
+                .and_then(Value::as_str)
+                .map(str::to_owned),
         },
     })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use mainstay_store::payload::PayloadOptions;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_message_is_read_as_it_was_written_with_what_its_provider_signed() {
+        let store = PayloadStore::open(PayloadOptions::in_memory()).unwrap();
+        let key = SessionKey {
+            namespace: "default".to_owned(),
+            agent: "helpdesk".to_owned(),
+            session: "s".to_owned(),
+        };
+        Journal::create_session(&store, &key, Timestamp::UNIX_EPOCH)
+            .await
+            .unwrap();
+        let call = ToolCall {
+            signature: Some("sig".to_owned()),
+            ..ToolCall::new("c", "t", "{}")
+        };
+        let written = [
+            Message::user("hi"),
+            Message {
+                thoughts: vec![
+                    SignedThought::Thought {
+                        text: "hm".to_owned(),
+                        signature: "x".to_owned(),
+                    },
+                    SignedThought::Redacted {
+                        data: "sealed".to_owned(),
+                    },
+                ],
+                author: Some("main".to_owned()),
+                ..Message::assistant("", vec![call])
+            },
+            Message::tool_result("c", "t", "no", true),
+        ];
+        let messages = written.iter().enumerate().map(|(index, message)| HistoryMessage {
+            message_id: index.to_string(),
+            message: message.clone(),
+        });
+        let entry = Entry {
+            messages: messages.collect(),
+            ..Entry::default()
+        };
+        Journal::append(&store, &key, "turn", Timestamp::UNIX_EPOCH, entry)
+            .await
+            .unwrap();
+        let read = Journal::messages(&store, &key, 10).await.unwrap();
+        let read: Vec<Message> = read.into_iter().map(|message| message.message).collect();
+        assert_eq!(read, written);
+    }
 }

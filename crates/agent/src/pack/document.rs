@@ -2,9 +2,13 @@
 //! runtime uses, and keep the rest as JSON.
 
 use std::collections::BTreeMap;
+use std::sync::OnceLock;
 
+use regex::Regex;
 use serde::Deserialize;
 use serde_json::Value;
+
+use super::variable;
 
 /// A whole `pack.json` (OM-541…OM-550).
 #[derive(Debug, Clone, Deserialize)]
@@ -112,11 +116,47 @@ pub enum VariableType {
     Array,
 }
 
+/// A regular expression that is compiled when it is first needed, and then kept with the pack.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(from = "String")]
+pub struct Pattern {
+    text: String,
+    compiled: OnceLock<Result<Regex, String>>,
+}
+
+impl From<String> for Pattern {
+    fn from(text: String) -> Self {
+        Self {
+            text,
+            compiled: OnceLock::new(),
+        }
+    }
+}
+
+impl Pattern {
+    /// The expression as the pack has it.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// The compiled expression.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with it, for people.
+    pub fn compiled(&self) -> Result<&Regex, &str> {
+        self.compiled
+            .get_or_init(|| variable::compile(&self.text))
+            .as_ref()
+            .map_err(String::as_str)
+    }
+}
+
 /// Rules of a variable (OM-554).
 #[derive(Debug, Clone, Default, Deserialize)]
 pub struct VariableRules {
     /// Regular expression that a string must match somewhere.
-    pub pattern: Option<String>,
+    pub pattern: Option<Pattern>,
     /// Least number of characters of a string.
     pub min_length: Option<u64>,
     /// Greatest number of characters of a string.

@@ -108,7 +108,7 @@ fn variables(prompt: &Prompt, path: &str, findings: &mut Vec<Finding>) {
             ));
         }
         if let Some(pattern) = &declared.validation.pattern
-            && let Err(reason) = variable::compile(pattern)
+            && let Err(reason) = pattern.compiled()
         {
             findings.push(Finding::new(format!("{path}/validation/pattern"), reason));
             continue;

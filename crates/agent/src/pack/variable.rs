@@ -48,10 +48,11 @@ pub(super) fn check(variable: &Variable, value: &Value) -> Result<Value, Variabl
             )));
         }
         if let Some(pattern) = &rules.pattern {
-            let expression =
-                compile(pattern).map_err(|reason| refuse(format!("has a broken pattern: {reason}")))?;
+            let expression = pattern
+                .compiled()
+                .map_err(|reason| refuse(format!("has a broken pattern: {reason}")))?;
             if !expression.is_match(text) {
-                return Err(refuse(format!("does not match {pattern}")));
+                return Err(refuse(format!("does not match {}", pattern.text())));
             }
         }
     }

@@ -1,5 +1,7 @@
 //! Tools that the connected client runs (C.10).
 
+use std::sync::Arc;
+
 use serde_json::{Value, json};
 
 use super::support::*;
@@ -40,7 +42,7 @@ async fn asked(
     session: &SessionHandle,
 ) -> (
     Ticket,
-    impl futures::Stream<Item = Result<Event, crate::SubscriptionError>> + use<>,
+    impl futures::Stream<Item = Result<Arc<Event>, crate::SubscriptionError>> + use<>,
     Event,
 ) {
     let mut events = Box::pin(session.subscribe(None));
@@ -48,7 +50,7 @@ async fn asked(
     loop {
         let event = futures::StreamExt::next(&mut events).await.unwrap().unwrap();
         if event.kind == "client_tool.requested" {
-            return (ticket, events, event);
+            return (ticket, events, Arc::unwrap_or_clone(event));
         }
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use futures::StreamExt;
 use mainstay_llm::fallback::{Candidate, Chain};
 use mainstay_llm::retry::RetryPolicy;
 use mainstay_llm::{
@@ -75,20 +76,33 @@ async fn or_226_two_agents_of_one_provider_share_its_cooldown() {
             "turn.started",
             "message",
             "model.started",
+            "model.waiting",
+            "model.waiting",
+            "model.waiting",
             "model.cooled",
             "model.failed",
             "turn.failed"
         ],
-        "retries are no events"
+        "who listens is told of each wait"
     );
+    let waits = all(&seen, "model.waiting");
     assert_eq!(
-        seen[3].data,
+        (&waits[0]["reason"], &waits[0]["status"], &waits[0]["message"]),
+        (&json!("ModelServerError"), &json!(500), &json!("boom"))
+    );
+    // About 1, 2 and 4 seconds (OR-211).
+    for (wait, seconds) in waits.iter().zip([1_000.0, 2_000.0, 4_000.0]) {
+        let delay = wait["delay_ms"].as_f64().unwrap();
+        assert!((seconds * 0.9..=seconds * 1.1).contains(&delay), "{wait}");
+    }
+    assert_eq!(
+        seen[6].data,
         json!({
             "attempt": 1, "provider": "main", "until": "2026-01-01T00:01:00Z", "failures": 1,
             "reason": "ModelServerError", "message": "boom", "status": 500
         })
     );
-    assert!(matches!(seen[3].payload(), Some(Payload::ModelCooled(_))));
+    assert!(matches!(seen[6].payload(), Some(Payload::ModelCooled(_))));
     assert_eq!(find(&seen, "turn.failed")["reason"], "ModelServerError");
 
     // Another agent of the same Provider has not had a failure of its own, and does not ask it.
@@ -156,6 +170,7 @@ async fn or_221_the_next_provider_answers_in_the_same_attempt_and_is_paid_at_its
             "message",
             "model.started",
             "model.cooled",
+            "model.failed_over",
             "model.delta",
             "model.delta",
             "model.done",
@@ -171,6 +186,13 @@ async fn or_221_the_next_provider_answers_in_the_same_attempt_and_is_paid_at_its
     assert_eq!(
         (&cooled["provider"], &cooled["status"]),
         (&json!("main"), &json!(429))
+    );
+    assert_eq!(
+        *find(&seen, "model.failed_over"),
+        json!({
+            "attempt": 1, "from": "main", "to": "spare", "reason": "ModelRateLimited", "message": "slow down",
+            "status": 429
+        })
     );
     let usage = find(&seen, "usage");
     assert_eq!(
@@ -206,9 +228,52 @@ async fn a_turn_that_is_cancelled_while_the_next_provider_is_asked_still_records
             "message",
             "model.started",
             "model.cooled",
+            "model.failed_over",
             "turn.cancelled"
         ]
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_session_that_waits_for_a_provider_on_trial_is_told_while_it_waits() {
+    let clock = World::new(vec![], vec![], json!({})).clock;
+    let cooldowns = Cooldowns::in_memory(clock);
+    // Both that go on trying fail once; what they hear then lets the third go.
+    let mut answers = vec![boom(), boom()];
+    answers.extend((0..3).map(|_| vec![Say::Text("Up.")]));
+    let model = ScriptedModel::named("main", answers);
+    let world = agent("helpdesk", &[&model], &cooldowns);
+    let engine = world.engine().await;
+    let mut open = Vec::new();
+    for _ in 0..3 {
+        let session = engine.open_session(None).await.unwrap();
+        let mut events = Box::pin(session.subscribe(None));
+        let mut ticket = session.send(message("hi")).unwrap();
+        ticket.started().await.unwrap();
+        // The next one comes when this one waits, so the third finds two that go on trying.
+        let waiting = loop {
+            let event = events.next().await.unwrap().unwrap();
+            if event.kind == "model.waiting" {
+                break event;
+            }
+        };
+        open.push((events, ticket, waiting));
+    }
+    let reasons: Vec<&str> = open
+        .iter()
+        .map(|(_, _, waiting)| waiting.data["reason"].as_str().unwrap())
+        .collect();
+    assert_eq!(
+        reasons,
+        ["ModelServerError", "ModelServerError", "ModelProviderOnTrial"]
+    );
+    let told = open[2].2.data["message"].as_str().unwrap();
+    assert!(told.contains("HTTP 500: boom"), "{told}");
+    for (events, ticket, _) in open {
+        let seen = until_end(events, &ticket).await;
+        assert_eq!(seen.last().unwrap().kind, "turn.done");
+    }
+    assert_eq!(model.count(), 5);
 }
 
 /// Tells when something was stored.

@@ -52,11 +52,11 @@ impl Model for Steady {
             tokio::task::yield_now().await;
             if round < ROUNDS {
                 for call in 0..CALLS {
-                    yield Ok(ModelEvent::ToolCall(ToolCall {
-                        id: format!("call-{round}-{call}"),
-                        name: "effect".to_owned(),
-                        arguments: json!({"n": call}).to_string(),
-                    }));
+                    yield Ok(ModelEvent::ToolCall(ToolCall::new(
+                        format!("call-{round}-{call}"),
+                        "effect",
+                        json!({"n": call}).to_string(),
+                    )));
                 }
             }
             yield Ok(ModelEvent::Finished(FinishReason::Completed));

@@ -137,7 +137,7 @@ fn action() -> impl Strategy<Value = Action> {
 }
 
 /// Checks everything that the contract promises about what one reader saw.
-fn check(seen: &[Event], after: u64, last: u64) -> Result<(), TestCaseError> {
+fn check(seen: &[Arc<Event>], after: u64, last: u64) -> Result<(), TestCaseError> {
     let numbers: Vec<u64> = seen.iter().filter_map(|event| event.seq).collect();
     prop_assert_eq!(
         numbers,
@@ -223,7 +223,7 @@ proptest! {
             }
             publisher.act(Action::Note).await;
             let last = publisher.journal.find_session(&key()).await.unwrap().unwrap().last_seq;
-            while seen.last().and_then(|event: &Event| event.seq) != Some(last) {
+            while seen.last().and_then(|event: &Arc<Event>| event.seq) != Some(last) {
                 seen.push(events.next().await.unwrap().unwrap());
             }
             check(&seen, after, last)

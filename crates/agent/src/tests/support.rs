@@ -1,5 +1,6 @@
 //! A world for the engine: a scripted model, scripted tools, a journal in memory that can be made to fail.
 
+use std::borrow::Borrow;
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -9,7 +10,8 @@ use async_trait::async_trait;
 use futures::{Stream, StreamExt};
 use jiff::Timestamp;
 use mainstay_llm::{
-    FinishReason, Model, ModelError, ModelEvent, ModelStream, Request, Role, ToolCall, Usage, idle,
+    FinishReason, Model, ModelError, ModelEvent, ModelStream, Request, Role, SignedThought, ToolCall, Usage,
+    idle,
 };
 use mainstay_telemetry::clock::ManualClock;
 use mainstay_telemetry::random::SeededRandom;
@@ -29,6 +31,9 @@ use crate::{
 pub(super) enum Say {
     Text(&'static str),
     Call(&'static str, &'static str, Value),
+    /// A call with its provider's mark.
+    Signed(&'static str, &'static str, &'static str),
+    Thought(SignedThought),
     RawCall(&'static str, &'static str, &'static str),
     Usage(u64, u64),
     Finish(FinishReason),
@@ -104,15 +109,19 @@ impl Model for ScriptedModel {
                         Say::Text(text) => yield Ok(Some(ModelEvent::Text(text.to_owned()))),
                         Say::Call(id, name, arguments) => {
                             calls = true;
-                            yield Ok(Some(ModelEvent::ToolCall(ToolCall {
-                                id: id.to_owned(), name: name.to_owned(), arguments: arguments.to_string(),
-                            })));
+                            yield Ok(Some(ModelEvent::ToolCall(ToolCall::new(id, name, arguments.to_string()))));
                         }
-                        Say::RawCall(id, name, arguments) => {
+                        Say::Signed(id, name, signature) => {
                             calls = true;
                             yield Ok(Some(ModelEvent::ToolCall(ToolCall {
-                                id: id.to_owned(), name: name.to_owned(), arguments: arguments.to_owned(),
+                                signature: Some(signature.to_owned()),
+                                ..ToolCall::new(id, name, "{}")
                             })));
+                        }
+                        Say::Thought(thought) => yield Ok(Some(ModelEvent::Thought(thought))),
+                        Say::RawCall(id, name, arguments) => {
+                            calls = true;
+                            yield Ok(Some(ModelEvent::ToolCall(ToolCall::new(id, name, arguments))));
                         }
                         Say::Usage(input_tokens, output_tokens) => {
                             yield Ok(Some(ModelEvent::Usage(Usage { input_tokens, output_tokens, cached_tokens: 0 })));
@@ -393,7 +402,7 @@ impl Journal for MemoryJournal {
             let mut seen = HashSet::new();
             for event in &session.events {
                 let turn = event.turn.clone().unwrap();
-                if event.payload().unwrap().ends_turn() {
+                if event.ends_turn() {
                     turns.retain(|open| *open != turn);
                 } else if seen.insert(turn.clone()) {
                     turns.push(turn);
@@ -517,7 +526,7 @@ pub(super) fn metadata(values: Value) -> Map<String, Value> {
 }
 
 pub(super) fn ends_turn(event: &Event) -> bool {
-    event.payload().is_some_and(|payload| payload.ends_turn())
+    event.ends_turn()
 }
 
 /// Sends a message and returns everything that happened until its turn ended.
@@ -529,7 +538,7 @@ pub(super) async fn converse(session: &SessionHandle, incoming: IncomingMessage)
 }
 
 pub(super) async fn until_end(
-    events: impl Stream<Item = Result<Event, SubscriptionError>>,
+    events: impl Stream<Item = Result<Arc<Event>, SubscriptionError>>,
     ticket: &Ticket,
 ) -> Vec<Event> {
     let mut seen = Vec::new();
@@ -537,7 +546,7 @@ pub(super) async fn until_end(
     while let Some(event) = events.next().await {
         let event = event.unwrap();
         let last = ends_turn(&event) && event.turn.as_ref() == Some(&ticket.turn);
-        seen.push(event);
+        seen.push(Arc::unwrap_or_clone(event));
         if last {
             break;
         }
@@ -555,28 +564,30 @@ pub(super) async fn stored(world: &World, session: &SessionHandle) -> Vec<Event>
     world.journal.events_after(&key, 0, 10_000).await.unwrap()
 }
 
-pub(super) fn kinds(events: &[Event]) -> Vec<&str> {
-    events.iter().map(|event| event.kind.as_str()).collect()
+pub(super) fn kinds<E: Borrow<Event>>(events: &[E]) -> Vec<&str> {
+    events.iter().map(|event| event.borrow().kind.as_str()).collect()
 }
 
-pub(super) fn find<'a>(events: &'a [Event], kind: &str) -> &'a Value {
+pub(super) fn find<'a, E: Borrow<Event> + std::fmt::Debug>(events: &'a [E], kind: &str) -> &'a Value {
     &events
         .iter()
+        .map(Borrow::borrow)
         .find(|event| event.kind == kind)
         .unwrap_or_else(|| panic!("no {kind} in {events:#?}"))
         .data
 }
 
-pub(super) fn all<'a>(events: &'a [Event], kind: &str) -> Vec<&'a Value> {
+pub(super) fn all<'a, E: Borrow<Event>>(events: &'a [E], kind: &str) -> Vec<&'a Value> {
     events
         .iter()
+        .map(Borrow::borrow)
         .filter(|event| event.kind == kind)
         .map(|event| &event.data)
         .collect()
 }
 
 /// The text that a reader has put together from pieces.
-pub(super) fn text_of(events: &[Event]) -> String {
+pub(super) fn text_of<E: Borrow<Event>>(events: &[E]) -> String {
     all(events, "model.delta")
         .iter()
         .map(|data| data["text"].as_str().unwrap())
@@ -595,8 +606,8 @@ pub(super) fn results(world: &World, index: usize) -> Vec<(String, bool)> {
         .model
         .request(index)
         .messages
-        .into_iter()
+        .iter()
         .filter(|message| message.role == Role::Tool)
-        .map(|message| (message.content, message.is_error))
+        .map(|message| (message.content.clone(), message.is_error))
         .collect()
 }

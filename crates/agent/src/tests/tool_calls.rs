@@ -23,7 +23,7 @@ async fn v_77_and_om_358_the_model_is_offered_only_what_the_pack_lists() {
             .request(0)
             .tools
             .into_iter()
-            .map(|tool| tool.name)
+            .map(|tool| tool.name.clone())
             .collect()
     };
     let world = World::new(vec![vec![]], tools(), json!({"tools": ["a"]}));
@@ -429,4 +429,24 @@ async fn a_registry_without_a_policy_refuses_every_call_v_70() {
     assert_eq!(find(&seen, "policy.decided")["denied_by"], "no-matching-permit");
     assert!(results(&world, 1)[0].0.starts_with("tool call denied by policy"));
     assert!(!kinds(&seen).contains(&"tool.started"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn contract_7_calls_of_a_cancelled_turn_are_reported_in_the_order_of_the_calls() {
+    let names = ["c1", "c2", "c3", "c4", "c5", "c6"];
+    let calls = names.map(|id| Say::Call(id, "t", json!({})));
+    let world = World::new(vec![calls.into()], vec![("t", tool(Does::Hangs))], json!({}));
+    let session = world.engine().await.open_session(None).await.unwrap();
+    let events = session.subscribe(None);
+    let ticket = session.send(message("go")).unwrap();
+    while world.tools.running.load(Ordering::SeqCst) < names.len() {
+        world.tools.called.notified().await;
+    }
+    assert!(session.cancel());
+    let seen = until_end(events, &ticket).await;
+    let reported: Vec<&str> = all(&seen, "tool.finished")
+        .iter()
+        .map(|finished| finished["call_id"].as_str().unwrap())
+        .collect();
+    assert_eq!(reported, names);
 }

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use mainstay_llm::{FinishReason, ModelError, ModelErrorKind, Role};
+use mainstay_llm::{FinishReason, ModelError, ModelErrorKind, Role, SignedThought};
 use serde_json::{Value, json};
 
 use super::support::*;
@@ -39,7 +39,7 @@ async fn a_plain_turn_is_stored_before_it_is_shown_and_its_deltas_are_not_stored
     assert_eq!(numbers, (1..=7).collect::<Vec<_>>(), "seq rises by one");
     assert!(!kinds(&stored).contains(&"model.delta"));
     let request = world.model.request(0);
-    assert_eq!(request.system, "Help.");
+    assert_eq!(&*request.system, "Help.");
     assert_eq!(request.messages.len(), 1);
 }
 
@@ -152,7 +152,7 @@ async fn om_562_and_d16_a_prompt_that_cannot_be_rendered_reaches_no_model() {
     incoming.metadata = metadata(json!({"customer": "Ada {{x}}"}));
     converse(&session, incoming).await;
     let request = world.model.request(0);
-    assert_eq!(request.system, "You help Ada {{x}}.");
+    assert_eq!(&*request.system, "You help Ada {{x}}.");
     assert_eq!(
         request.messages[1].content, "My name is {{customer}}",
         "OM-563: never a template"
@@ -216,10 +216,7 @@ async fn om_496_and_om_559_parameters_come_from_the_prompt_and_its_override_for_
     world.options.models[0].model_name = "small".to_owned();
     run(&world, "hi").await;
     let request = world.model.request(0);
-    assert_eq!(
-        (request.system.as_str(), request.model.as_str()),
-        ("Short.", "small")
-    );
+    assert_eq!((&*request.system, request.model.as_str()), ("Short.", "small"));
     assert_eq!(
         (request.parameters.temperature, request.parameters.max_tokens),
         (Some(0.9), Some(7))
@@ -302,7 +299,7 @@ async fn or_260_the_conversation_is_kept_within_the_context_window() {
         .request(2)
         .messages
         .into_iter()
-        .map(|message| message.content)
+        .map(|message| message.content.clone())
         .collect();
     assert!(contents[0].starts_with('a'), "the first message stays");
     assert!(contents[1].contains("earlier messages"), "{contents:?}");
@@ -358,17 +355,17 @@ async fn an_edited_prompt_reaches_the_next_session_and_a_broken_edit_does_not() 
         .into_bytes();
     converse(&first, message("again")).await;
     assert_eq!(
-        world.model.request(1).system,
+        &*world.model.request(1).system,
         "Help.",
         "a session keeps its prompt"
     );
     let second = engine.open_session(None).await.unwrap();
     converse(&second, message("hi")).await;
-    assert_eq!(world.model.request(2).system, "Help in verse.");
+    assert_eq!(&*world.model.request(2).system, "Help in verse.");
     *source.0.lock().unwrap() = b"{".to_vec();
     let third = engine.open_session(None).await.unwrap();
     converse(&third, message("hi")).await;
-    assert_eq!(world.model.request(3).system, "Help in verse.");
+    assert_eq!(&*world.model.request(3).system, "Help in verse.");
 }
 
 #[tokio::test(start_paused = true)]
@@ -438,4 +435,45 @@ async fn an_answer_without_bound_is_given_up() {
         find(&seen, "turn.failed")["reason"],
         ModelErrorKind::Protocol.reason()
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_provider_signed_goes_back_to_it_with_the_results() {
+    let thought = SignedThought::Thought {
+        text: "Look it up.".to_owned(),
+        signature: "sig-thought".to_owned(),
+    };
+    let world = World::new(
+        vec![
+            vec![Say::Thought(thought.clone()), Say::Signed("c", "t", "sig-call")],
+            vec![Say::Text("Done.")],
+        ],
+        vec![("t", tool(Does::Answers("ok")))],
+        json!({}),
+    );
+    let seen = run(&world, "hi").await;
+    let again = world.model.request(1);
+    let answer = &again.messages[1];
+    assert_eq!(answer.thoughts, [thought]);
+    assert_eq!(answer.tool_calls[0].signature.as_deref(), Some("sig-call"));
+    assert_eq!(answer.author.as_deref(), Some("main"));
+    let shown = serde_json::to_string(&seen).unwrap();
+    assert!(
+        !shown.contains("sig-"),
+        "marks are for the provider alone: {shown}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn values_for_variables_that_the_prompt_does_not_have_are_named() {
+    let world = World::new(
+        vec![vec![Say::Text("Hi.")]],
+        vec![],
+        json!({"variables": [{"name": "customer", "type": "string", "required": false}]}),
+    );
+    let session = world.engine().await.open_session(None).await.unwrap();
+    let mut incoming = message("hi");
+    incoming.metadata = metadata(json!({"customer": "Ada", "costumer": "Ada", "b": 1}));
+    let seen = converse(&session, incoming).await;
+    assert_eq!(find(&seen, "turn.started")["unused"], json!(["b", "costumer"]));
 }

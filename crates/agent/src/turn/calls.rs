@@ -1,6 +1,5 @@
 //! The tool calls of one round: judged, stored as intents, sent, and answered in order.
 
-use std::collections::HashMap;
 use std::time::Duration;
 
 use futures::StreamExt;
@@ -178,7 +177,8 @@ impl Driver {
     }
 
     async fn send_batch(&mut self, batch: Vec<Admitted>) -> Result<Result<(), Interrupt>, JournalError> {
-        let mut open: HashMap<String, RecordedCall> = HashMap::new();
+        // In the order of the calls, which is the order in which they are reported if the turn is interrupted.
+        let mut open: Vec<RecordedCall> = Vec::new();
         let mut running: FuturesUnordered<BoxFuture<'static, Finished>> = FuturesUnordered::new();
         for admitted in batch {
             let Admitted {
@@ -187,14 +187,11 @@ impl Driver {
                 repeated,
                 ..
             } = &admitted;
-            open.insert(
-                request.call_id.clone(),
-                RecordedCall {
-                    id: request.call_id.clone(),
-                    name: request.tool.clone(),
-                    arguments: String::new(),
-                },
-            );
+            open.push(RecordedCall {
+                id: request.call_id.clone(),
+                name: request.tool.clone(),
+                arguments: String::new(),
+            });
             self.pending.payloads.push(Payload::ToolStarted(ToolStarted {
                 call_id: request.call_id.clone(),
                 tool: request.tool.clone(),
@@ -225,7 +222,7 @@ impl Driver {
         while !running.is_empty() {
             match self.uninterrupted(running.next()).await {
                 Ok(Some(finished)) => {
-                    open.remove(&finished.call_id);
+                    open.retain(|call| call.id != finished.call_id);
                     self.record_result(finished);
                     self.flush().await?;
                 }
@@ -233,7 +230,7 @@ impl Driver {
                 Err(interrupt) => {
                     // Dropping the futures aborts the requests, but not what they may have caused.
                     drop(running);
-                    for call in open.values() {
+                    for call in &open {
                         self.outcome_unknown(call);
                     }
                     return Ok(Err(interrupt));

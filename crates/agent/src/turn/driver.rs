@@ -6,6 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mainstay_llm::Message as ModelMessage;
+use mainstay_telemetry::text::escape;
+use serde_json::{Map, Value};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -24,6 +26,9 @@ use crate::pack::{self, Direction};
 use crate::pack_source::LoadedPack;
 use crate::session::IncomingMessage;
 
+/// Names of unused variables that a turn tells of.
+const UNUSED_NAMES: usize = 16;
+
 /// A running turn.
 pub(super) struct Driver {
     pub(super) shared: Arc<Shared>,
@@ -33,7 +38,7 @@ pub(super) struct Driver {
     pub(super) started: TurnStarted,
     pub(super) surface: Surface,
     /// System text of the turn (OM-562).
-    pub(super) system: String,
+    pub(super) system: Arc<str>,
     /// The conversation, this turn's part included.
     pub(super) history: Vec<ModelMessage>,
     /// Text of the last complete attempt.
@@ -82,7 +87,9 @@ impl Driver {
                 .await?;
         }
         let ceiling = options.tools.ceiling();
+        let unused = unused(&pack, &message.metadata);
         let started = TurnStarted {
+            unused,
             pack: pack.reference.clone(),
             prompt: pack.prompt_name.clone(),
             provider: shared.model.name.clone(),
@@ -220,7 +227,7 @@ impl Driver {
             turn,
             started,
             surface,
-            system: String::new(),
+            system: Arc::default(),
             history: Vec::new(),
             answer: String::new(),
             totals,
@@ -266,7 +273,7 @@ impl Driver {
             &self.started.metadata,
         ) {
             Ok(system) => {
-                self.system = system;
+                self.system = system.into();
                 Input::Begin
             }
             Err(error) => Input::Interrupted(End::not_rendered(&error)),
@@ -407,6 +414,17 @@ impl Drop for Driver {
     fn drop(&mut self) {
         self.hub.set_running(None);
     }
+}
+
+/// Names in a message's metadata that the prompt declares no variable for, the first few.
+fn unused(pack: &LoadedPack, metadata: &Map<String, Value>) -> Vec<String> {
+    let declared = |name: &str| pack.prompt.variables.iter().any(|variable| variable.name == name);
+    metadata
+        .keys()
+        .filter(|name| !declared(name))
+        .take(UNUSED_NAMES)
+        .map(|name| escape(name, 128))
+        .collect()
 }
 
 pub(super) fn milliseconds(duration: Duration) -> u64 {

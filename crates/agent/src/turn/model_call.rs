@@ -2,18 +2,20 @@
 
 mod observed;
 
+use std::pin::pin;
+use std::sync::Arc;
+
 use futures::StreamExt;
 use mainstay_llm::{
-    FinishReason, Message, ModelError, ModelErrorKind, ModelEvent, Parameters, Request, ToolCall, Usage,
+    CallEvent, FinishReason, Message, ModelError, ModelErrorKind, ModelEvent, Parameters, Request,
+    SignedThought, ToolCall, Usage,
 };
 
 use self::observed::{Answering, Observed};
 use super::driver::{Driver, Interrupt};
 use super::end::End;
 use super::machine::Input;
-use crate::event::{
-    ModelCooled, ModelDone, ModelFailed, ModelStarted, Payload, RecordedCall, UsageRecord, UsedGuardrail,
-};
+use crate::event::{ModelDone, ModelFailed, ModelStarted, Payload, RecordedCall, UsageRecord, UsedGuardrail};
 use crate::history;
 use crate::journal::JournalError;
 use crate::model_entry::ModelEntry;
@@ -23,6 +25,7 @@ use crate::pack::Direction;
 #[derive(Default)]
 struct Said {
     text: String,
+    thoughts: Vec<SignedThought>,
     calls: Vec<ToolCall>,
     usage: Option<Usage>,
     finish: Option<FinishReason>,
@@ -59,13 +62,25 @@ impl Driver {
         let withhold = self.pack.guardrails.covers(Direction::Output);
         let mut said = Said::default();
         let observed = Observed::default();
-        let begun = self
-            .uninterrupted(entry.model.stream_observed(request, &observed))
-            .await;
-        let answering = self.observed(attempt, observed);
+        let begun = {
+            let mut call = pin!(entry.model.stream_observed(request, &observed));
+            loop {
+                tokio::select! {
+                    biased;
+                    // Whoever listens is told at once why nothing of the answer comes yet.
+                    () = observed.told() => {
+                        self.tell(attempt, observed.take());
+                        self.flush().await?;
+                    }
+                    begun = self.uninterrupted(&mut call) => break begun,
+                }
+            }
+        };
+        // What happened before the answer is shown before it.
+        self.tell(attempt, observed.take());
+        let answering = self.answering(observed.answering());
         let outcome = match begun {
             Ok(Ok(stream)) => {
-                // What happened before the answer is shown before it.
                 self.flush().await?;
                 self.listen(&answering.entry, stream, withhold, &mut said).await
             }
@@ -74,7 +89,7 @@ impl Driver {
         };
         let usage = said.usage;
         let input = match outcome {
-            Outcome::Complete => self.complete(attempt, round, withhold, said),
+            Outcome::Complete => self.complete(attempt, round, withhold, said, &answering),
             Outcome::Failed(error) => {
                 self.failed(
                     attempt,
@@ -106,25 +121,21 @@ impl Driver {
         Ok(input)
     }
 
-    /// Keeps what is to be stored of the way to the answer, and finds out whose answer it is. Retries, waits and the
-    /// change to another provider are in the log and in the figures only.
-    fn observed(&mut self, attempt: u32, observed: Observed) -> Answering {
-        let parts = observed.into_parts();
-        for (provider, cooldown) in parts.cooled {
-            self.pending.payloads.push(Payload::ModelCooled(ModelCooled {
-                attempt,
-                provider,
-                until: cooldown.until,
-                failures: cooldown.failures,
-                reason: cooldown.reason,
-                message: cooldown.message,
-                status: cooldown.status,
-            }));
-        }
-        let Some((provider, model)) = parts.answering else {
+    /// Keeps what is to be stored of the way to the answer.
+    fn tell(&mut self, attempt: u32, happened: Vec<CallEvent>) {
+        let payloads = happened
+            .into_iter()
+            .filter_map(|event| observed::payload(attempt, event));
+        self.pending.payloads.extend(payloads);
+    }
+
+    /// Whose answer it is: by the prices of that provider it is paid.
+    fn answering(&self, answered: Option<(String, String)>) -> Answering {
+        let Some((provider, model)) = answered else {
             return Answering::of(&self.shared.model);
         };
         let mut answering = Answering::of(self.shared.entry(&provider));
+        answering.provider = provider;
         if !model.is_empty() {
             answering.model = model;
         }
@@ -140,11 +151,11 @@ impl Driver {
         };
         let model = entry.model_name.clone();
         let tools = self.surface.descriptors();
-        let fixed = history::estimate_fixed(&self.system, &tools);
+        let fixed = history::tokens(self.system.len() + self.surface.bytes());
         Request {
             model,
-            system: self.system.clone(),
-            messages: self.conversation(halve, fixed),
+            system: Arc::clone(&self.system),
+            messages: self.conversation(halve, fixed).into(),
             tools,
             tool_choice: self.surface.choice(round),
             parameters: Parameters {
@@ -193,6 +204,7 @@ impl Driver {
                         ));
                     }
                 }
+                ModelEvent::Thought(thought) => said.thoughts.push(thought),
                 ModelEvent::ToolCall(call) => said.calls.push(call),
                 ModelEvent::Usage(usage) => said.usage = Some(usage),
                 ModelEvent::Finished(reason) => {
@@ -203,7 +215,14 @@ impl Driver {
         }
     }
 
-    fn complete(&mut self, attempt: u32, round: u32, withhold: bool, said: Said) -> Input {
+    fn complete(
+        &mut self,
+        attempt: u32,
+        round: u32,
+        withhold: bool,
+        said: Said,
+        answering: &Answering,
+    ) -> Input {
         let finish = said.finish.unwrap_or(FinishReason::Unknown);
         let verdict = self.pack.guardrails.check(Direction::Output, &said.text);
         let stopped = verdict.stops();
@@ -217,7 +236,8 @@ impl Driver {
             })
             .collect();
         let text = verdict.text;
-        let calls = self.record(said.calls);
+        let called = self.told_apart(said.calls);
+        let calls: Vec<RecordedCall> = called.iter().map(recorded).collect();
         let nothing = text.is_empty() && calls.is_empty();
         let failure = match finish {
             FinishReason::Failed => Some(("ModelFailed", "the provider gave up on the answer")),
@@ -246,12 +266,11 @@ impl Driver {
         self.answer.clone_from(&text);
         if !calls.is_empty() && !stopped {
             let message_id = self.shared.options.random.uuid().to_string();
-            let calls = calls.iter().map(|call| ToolCall {
-                id: call.id.clone(),
-                name: call.name.clone(),
-                arguments: call.arguments.clone(),
-            });
-            let message = Message::assistant(text, calls.collect());
+            let message = Message {
+                thoughts: said.thoughts,
+                author: Some(answering.provider.clone()),
+                ..Message::assistant(text, called)
+            };
             self.remember(message_id, message);
         }
         Input::Answered { calls, stopped }
@@ -259,21 +278,13 @@ impl Driver {
 
     /// Gives every call an id of its own. Some servers send none, or the same one in every answer, and a
     /// result could not be told from another then.
-    fn record(&mut self, calls: Vec<ToolCall>) -> Vec<RecordedCall> {
+    fn told_apart(&mut self, mut calls: Vec<ToolCall>) -> Vec<ToolCall> {
+        for call in &mut calls {
+            while call.id.is_empty() || !self.call_ids.insert(call.id.clone()) {
+                call.id = format!("call_{}", self.shared.options.random.suffix(16));
+            }
+        }
         calls
-            .into_iter()
-            .map(|call| {
-                let mut id = call.id;
-                while id.is_empty() || !self.call_ids.insert(id.clone()) {
-                    id = format!("call_{}", self.shared.options.random.suffix(16));
-                }
-                RecordedCall {
-                    id,
-                    name: call.name,
-                    arguments: call.arguments,
-                }
-            })
-            .collect()
     }
 
     fn failed(&mut self, attempt: u32, text: String, reason: &str, message: &str, status: Option<u16>) {
@@ -304,6 +315,14 @@ impl Driver {
             cached_tokens: usage.cached_tokens,
             cost_usd,
         }));
+    }
+}
+
+fn recorded(call: &ToolCall) -> RecordedCall {
+    RecordedCall {
+        id: call.id.clone(),
+        name: call.name.clone(),
+        arguments: call.arguments.clone(),
     }
 }
 

@@ -56,11 +56,11 @@ pub(crate) enum Progress {
 pub(crate) fn recover<'a>(events: impl IntoIterator<Item = &'a Event>) -> Option<Recovered> {
     let mut found: Option<Recovered> = None;
     for event in events {
-        // An event of a type this program does not know changes nothing that it could continue.
-        let Some(payload) = event.payload() else { continue };
-        if payload.ends_turn() {
+        if event.ends_turn() {
             return None;
         }
+        // An event of a type this program does not know changes nothing that it could continue.
+        let Some(payload) = event.payload() else { continue };
         match (&mut found, payload) {
             (None, Payload::TurnStarted(started)) => {
                 found = Some(Recovered {

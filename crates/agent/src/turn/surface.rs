@@ -1,9 +1,11 @@
 //! What a turn offers to the model (OM-358…OM-363).
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use mainstay_llm::{ToolChoice, ToolDescriptor};
 
+use crate::history;
 use crate::model_entry::ModelEntry;
 use crate::pack::{self, Admission, Allowlist};
 use crate::pack_source::LoadedPack;
@@ -13,6 +15,8 @@ use crate::tool::{RegistryTool, Runs};
 #[derive(Debug, Default)]
 pub(crate) struct Surface {
     offered: BTreeMap<String, RegistryTool>,
+    descriptors: Arc<[ToolDescriptor]>,
+    bytes: usize,
     allowlist: Allowlist,
     required_first: bool,
 }
@@ -30,28 +34,36 @@ impl Surface {
         };
         let choice = pack.prompt.tool_policy.tool_choice;
         let none = choice == pack::ToolChoice::None || !entry.offers_tools;
-        let offered = registry
+        let offered: BTreeMap<String, RegistryTool> = registry
             .into_iter()
             .filter(|tool| !none && allowlist.admission(&tool.name) == Admission::Offered)
             .map(|tool| (tool.name.clone(), described(pack, tool)))
             .collect();
-        Self {
-            offered,
-            allowlist,
-            required_first: choice == pack::ToolChoice::Required,
-        }
-    }
-
-    /// Sorted and unique by name (OM-361).
-    pub(crate) fn descriptors(&self) -> Vec<ToolDescriptor> {
-        self.offered
+        let descriptors: Arc<[ToolDescriptor]> = offered
             .values()
             .map(|tool| ToolDescriptor {
                 name: tool.name.clone(),
                 description: tool.description.clone(),
                 parameters: tool.parameters.clone(),
             })
-            .collect()
+            .collect();
+        Self {
+            bytes: history::bytes_of_tools(&descriptors),
+            descriptors,
+            offered,
+            allowlist,
+            required_first: choice == pack::ToolChoice::Required,
+        }
+    }
+
+    /// Sorted and unique by name (OM-361). Made once for all rounds of the turn.
+    pub(crate) fn descriptors(&self) -> Arc<[ToolDescriptor]> {
+        Arc::clone(&self.descriptors)
+    }
+
+    /// Bytes of the descriptors as they are counted against the model's window (OR-260).
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
     }
 
     /// `required` forces a tool in the first round only: forced for ever, a turn could not end (OM-564).

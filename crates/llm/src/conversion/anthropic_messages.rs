@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use super::{openai_chat::name_of_call, parameters};
 use crate::{
     event::{FinishReason, Usage},
-    message::{Message, Role, ToolCall, ToolDescriptor},
+    message::{Message, Role, SignedThought, ToolCall, ToolDescriptor},
     request::{Parameters, Request, ToolChoice},
     types::anthropic_messages as wire,
 };
@@ -34,7 +34,7 @@ pub fn request_to_wire(request: &Request) -> wire::MessagesRequest {
         model: request.model.clone(),
         max_tokens: Some(max_tokens.unwrap_or(DEFAULT_MAX_TOKENS)),
         system: (!request.system.is_empty())
-            .then(|| wire::Content::Blocks(vec![wire::Block::text(&request.system)])),
+            .then(|| wire::Content::Blocks(vec![wire::Block::text(request.system.as_ref())])),
         messages: messages_to_wire(&request.messages),
         tools: (!tools.is_empty()).then_some(tools),
         tool_choice: choice.map(|kind| wire::ToolChoice {
@@ -92,6 +92,8 @@ fn messages_to_wire(messages: &[Message]) -> Vec<wire::InputMessage> {
         match message.role {
             Role::Tool => side.results.push(result_to_wire(message)),
             Role::System | Role::User | Role::Assistant => {
+                // The provider takes its reasoning back in front of what it led to, and nowhere else.
+                side.others.extend(message.thoughts.iter().map(thought_to_wire));
                 if !message.content.trim().is_empty() {
                     side.others.push(wire::Block::text(&message.content));
                 }
@@ -110,6 +112,31 @@ fn result_to_wire(message: &Message) -> wire::Block {
         content: (!message.content.is_empty()).then(|| wire::Content::Text(message.content.clone())),
         is_error: message.is_error.then_some(true),
         extra: Map::new(),
+    })
+}
+
+fn thought_to_wire(thought: &SignedThought) -> wire::Block {
+    match thought {
+        SignedThought::Thought { text, signature } => wire::Block::Thinking(wire::ThinkingBlock {
+            kind: "thinking".to_owned(),
+            thinking: text.clone(),
+            signature: Some(signature.clone()),
+            extra: Map::new(),
+        }),
+        SignedThought::Redacted { data } => wire::Block::Redacted(wire::RedactedThinkingBlock {
+            kind: "redacted_thinking".to_owned(),
+            data: data.clone(),
+            extra: Map::new(),
+        }),
+    }
+}
+
+/// What a block of reasoning is that has to come back; `None` for reasoning that nobody signed.
+pub(super) fn thought_from_wire(block: wire::ThinkingBlock) -> Option<SignedThought> {
+    let signature = block.signature.filter(|signature| !signature.is_empty())?;
+    Some(SignedThought::Thought {
+        text: block.thinking,
+        signature,
     })
 }
 
@@ -153,6 +180,7 @@ pub fn request_from_wire(body: wire::MessagesRequest) -> Request {
         let is_assistant = message.role == "assistant";
         let mut text = String::new();
         let mut calls = Vec::new();
+        let mut thoughts = Vec::new();
         for block in message.content.into_blocks() {
             match block {
                 wire::Block::Text(block) => text.push_str(&block.text),
@@ -160,6 +188,7 @@ pub fn request_from_wire(body: wire::MessagesRequest) -> Request {
                     id: block.id,
                     name: block.name,
                     arguments: arguments_from_wire(&block.input),
+                    signature: None,
                 }),
                 wire::Block::ToolResult(block) => {
                     let name = name_of_call(&messages, &block.tool_use_id).unwrap_or_default();
@@ -167,11 +196,16 @@ pub fn request_from_wire(body: wire::MessagesRequest) -> Request {
                     let is_error = block.is_error.unwrap_or(false);
                     messages.push(Message::tool_result(block.tool_use_id, name, content, is_error));
                 }
-                wire::Block::Thinking(_) | wire::Block::Other(_) => {}
+                wire::Block::Thinking(block) => thoughts.extend(thought_from_wire(block)),
+                wire::Block::Redacted(block) => thoughts.push(SignedThought::Redacted { data: block.data }),
+                wire::Block::Other(_) => {}
             }
         }
         if is_assistant {
-            messages.push(Message::assistant(text, calls));
+            messages.push(Message {
+                thoughts,
+                ..Message::assistant(text, calls)
+            });
         } else if !text.is_empty() {
             messages.push(Message::user(text));
         }
@@ -182,8 +216,12 @@ pub fn request_from_wire(body: wire::MessagesRequest) -> Request {
         .map_or("auto", |choice| choice.kind.as_str());
     Request {
         model: body.model,
-        system: body.system.map(wire::Content::into_text).unwrap_or_default(),
-        messages,
+        system: body
+            .system
+            .map(wire::Content::into_text)
+            .unwrap_or_default()
+            .into(),
+        messages: messages.into(),
         tools: body
             .tools
             .unwrap_or_default()

@@ -138,8 +138,24 @@ fn call_to_wire(call: &ToolCall) -> wire::ToolCall {
             arguments: Some(sendable_arguments(&call.arguments)),
             ..wire::FunctionCall::default()
         }),
+        extra: signature_to_wire(call.signature.as_deref()),
         ..wire::ToolCall::default()
     }
+}
+
+// Gemini marks a call here and refuses the conversation when the mark does not come back.
+fn signature_to_wire(signature: Option<&str>) -> Map<String, Value> {
+    let field = signature.map(|signature| {
+        let content = json!({"google": {"thought_signature": signature}});
+        ("extra_content".to_owned(), content)
+    });
+    field.into_iter().collect()
+}
+
+/// The mark that [`signature_to_wire`] sends back.
+pub(super) fn signature_from_wire(extra: &Map<String, Value>) -> Option<String> {
+    let signature = extra.get("extra_content")?.pointer("/google/thought_signature")?;
+    signature.as_str().map(str::to_owned)
 }
 
 fn tool_to_wire(tool: &ToolDescriptor) -> wire::Tool {
@@ -186,8 +202,8 @@ pub fn request_from_wire(body: wire::ChatRequest) -> Request {
     }
     Request {
         model: body.model,
-        system: system.join("\n\n"),
-        messages,
+        system: system.join("\n\n").into(),
+        messages: messages.into(),
         tools: body
             .tools
             .unwrap_or_default()
@@ -232,6 +248,7 @@ pub(super) fn choice_from_wire(choice: Option<&Value>) -> ToolChoice {
 fn call_from_wire(call: wire::ToolCall) -> ToolCall {
     let function = call.function.unwrap_or_default();
     ToolCall {
+        signature: signature_from_wire(&call.extra),
         id: call.id.unwrap_or_default(),
         name: function.name.unwrap_or_default(),
         arguments: normalise_arguments(function.arguments.unwrap_or_default()),

@@ -31,7 +31,7 @@ pub fn request_to_wire(request: &Request) -> wire::ResponsesRequest {
     };
     wire::ResponsesRequest {
         model: request.model.clone(),
-        instructions: Some(request.system.clone()).filter(|text| !text.is_empty()),
+        instructions: Some(request.system.to_string()).filter(|text| !text.is_empty()),
         input: wire::Input::Items(request.messages.iter().flat_map(items_of).collect()),
         tools: (!tools.is_empty()).then_some(tools),
         tool_choice,
@@ -117,11 +117,7 @@ pub fn request_from_wire(body: wire::ResponsesRequest) -> Request {
                 }
             }
             wire::Item::FunctionCall(call) => {
-                let call = ToolCall {
-                    id: call.call_id,
-                    name: call.name,
-                    arguments: normalise_arguments(call.arguments),
-                };
+                let call = ToolCall::new(call.call_id, call.name, normalise_arguments(call.arguments));
                 match messages.last_mut() {
                     Some(message) if open => message.tool_calls.push(call),
                     _ => messages.push(Message::assistant("", vec![call])),
@@ -139,8 +135,8 @@ pub fn request_from_wire(body: wire::ResponsesRequest) -> Request {
     }
     Request {
         model: body.model,
-        system: system.join("\n\n"),
-        messages,
+        system: system.join("\n\n").into(),
+        messages: messages.into(),
         tools: body
             .tools
             .unwrap_or_default()

@@ -4,6 +4,8 @@
 //! request for one odd tool. Only what the model is *told* is rewritten: arguments are still checked
 //! against the author's schema.
 
+use std::collections::HashSet;
+
 use serde_json::{Map, Value, json};
 
 // Deeper schemas tell a model nothing and cost the walk its bound.
@@ -11,6 +13,9 @@ const MAX_DEPTH: usize = 32;
 
 // How far references and combinations at the root are followed.
 const MAX_ROOT_DEPTH: usize = 8;
+
+// What providers do not take at the root.
+const DISSOLVED: &[&str] = &["$ref", "allOf", "anyOf", "oneOf", "not", "enum"];
 
 /// The schema to send: an object at the root, without `$schema`, `$id` and `$comment`; boolean
 /// subschemas as objects; arrays with `items`; objects with `properties`; one type where the author
@@ -21,62 +26,75 @@ pub fn acceptable(schema: &Value) -> Value {
     let Value::Object(author) = schema else {
         return json!({"type": "object", "properties": {}});
     };
-    let mut root = flatten(rewrite_object(author, 0, true), schema, 0);
+    let mut merged = Merged {
+        document: schema,
+        root: rewrite_object(author, 0, true),
+        seen: HashSet::new(),
+    };
+    merged.branches(author, true, 0);
+    let mut root = merged.root;
     root.insert("type".to_owned(), json!("object"));
     root.entry("properties").or_insert_with(|| json!({}));
     Value::Object(root)
 }
 
-fn flatten(mut root: Map<String, Value>, document: &Value, depth: usize) -> Map<String, Value> {
-    let mut branches: Vec<(Map<String, Value>, bool)> = Vec::new();
-    if let Some(Value::String(reference)) = root.remove("$ref")
-        && let Some(Value::Object(target)) = reference
-            .strip_prefix('#')
-            .and_then(|pointer| document.pointer(pointer))
-    {
-        branches.push((rewrite_object(target, 0, true), true));
-    }
-    // Only what `allOf` requires is required whichever branch is meant.
-    for (keyword, binds) in [("allOf", true), ("anyOf", false), ("oneOf", false)] {
-        if let Some(Value::Array(schemas)) = root.remove(keyword) {
-            let objects = schemas.into_iter().filter_map(|schema| match schema {
-                Value::Object(schema) => Some((schema, binds)),
-                _ => None,
-            });
-            branches.extend(objects);
-        }
-    }
-    root.remove("not");
-    root.remove("enum");
-    if depth < MAX_ROOT_DEPTH {
-        for (branch, binds) in branches {
-            merge(&mut root, flatten(branch, document, depth + 1), binds);
-        }
-    }
-    root
+/// The root together with what its branches add.
+struct Merged<'a> {
+    document: &'a Value,
+    root: Map<String, Value>,
+    // References that were followed, and whether what they require is required. Each is followed once: a
+    // second time it adds nothing, and schemas exist whose references form a lattice.
+    seen: HashSet<(&'a str, bool)>,
 }
 
-fn merge(root: &mut Map<String, Value>, mut branch: Map<String, Value>, binds: bool) {
-    if let Some(Value::Object(found)) = branch.remove("properties") {
-        let properties = root.entry("properties").or_insert_with(|| json!({}));
-        for (name, schema) in found {
-            if let Value::Object(properties) = &mut *properties {
-                properties.entry(name).or_insert(schema);
+impl<'a> Merged<'a> {
+    /// Adds what the reference and the combinations of `schema` say. `binds`: what they require is required
+    /// whichever branch is meant, which holds for `allOf` and references only.
+    fn branches(&mut self, schema: &'a Map<String, Value>, binds: bool, depth: usize) {
+        if depth == MAX_ROOT_DEPTH {
+            return;
+        }
+        if let Some(Value::String(reference)) = schema.get("$ref")
+            && let Some(pointer) = reference.strip_prefix('#')
+            && self.seen.insert((pointer, binds))
+            && let Some(Value::Object(target)) = self.document.pointer(pointer)
+        {
+            self.branch(target, binds, depth);
+        }
+        for (keyword, all) in [("allOf", true), ("anyOf", false), ("oneOf", false)] {
+            let listed = schema.get(keyword).and_then(Value::as_array);
+            for branch in listed.into_iter().flatten().filter_map(Value::as_object) {
+                self.branch(branch, binds && all, depth);
             }
         }
     }
-    if let Some(Value::Array(found)) = branch.remove("required").filter(|_| binds) {
-        let required = root.entry("required").or_insert_with(|| json!([]));
-        for name in found {
-            if let Value::Array(required) = &mut *required
-                && !required.contains(&name)
-            {
-                required.push(name);
+
+    fn branch(&mut self, branch: &'a Map<String, Value>, binds: bool, depth: usize) {
+        if let Some(Value::Object(found)) = branch.get("properties") {
+            let properties = self.root.entry("properties").or_insert_with(|| json!({}));
+            if let Value::Object(properties) = properties {
+                for (name, schema) in found {
+                    properties.entry(name).or_insert_with(|| rewrite(schema, 1));
+                }
             }
         }
-    }
-    if let Some(description) = branch.remove("description") {
-        root.entry("description").or_insert(description);
+        let required = branch.get("required").filter(|_| binds).and_then(Value::as_array);
+        if let Some(found) = required.filter(|names| names.iter().all(Value::is_string)) {
+            let required = self.root.entry("required").or_insert_with(|| json!([]));
+            if let Value::Array(required) = required {
+                for name in found {
+                    if !required.contains(name) {
+                        required.push(name.clone());
+                    }
+                }
+            }
+        }
+        if let Some(description) = branch.get("description") {
+            self.root
+                .entry("description")
+                .or_insert_with(|| description.clone());
+        }
+        self.branches(branch, binds, depth + 1);
     }
 }
 
@@ -92,6 +110,7 @@ fn rewrite_object(schema: &Map<String, Value>, depth: usize, is_root: bool) -> M
     let mut out = Map::new();
     for (key, value) in schema {
         match key.as_str() {
+            key if is_root && DISSOLVED.contains(&key) => {}
             "$schema" | "$id" | "$comment" | "$anchor" | "$vocabulary" | "id"
                 if !is_root_property(key, value) => {}
             "type" => {
@@ -250,6 +269,29 @@ mod tests {
         );
         let cycle = json!({"$ref": "#"});
         assert_eq!(acceptable(&cycle), json!({"type": "object", "properties": {}}));
+    }
+
+    #[test]
+    fn each_reference_is_followed_once_d4() {
+        // Thirty references from every level to every one below it: followed each time they would be 30^8 steps.
+        let levels = 12;
+        let mut definitions = Map::new();
+        for level in 0..levels {
+            let below: Vec<Value> = (level + 1..levels)
+                .cycle()
+                .take(if level + 1 < levels { 30 } else { 0 })
+                .map(|next| json!({"$ref": format!("#/$defs/d{next}")}))
+                .collect();
+            let name = format!("p{level}");
+            definitions.insert(
+                format!("d{level}"),
+                json!({"allOf": below, "anyOf": below, "properties": {name.clone(): true}, "required": [name]}),
+            );
+        }
+        let author = json!({"$ref": "#/$defs/d0", "$defs": definitions});
+        let sent = acceptable(&author);
+        assert_eq!(sent["properties"].as_object().unwrap().len(), levels);
+        assert_eq!(sent["required"].as_array().unwrap().len(), levels);
     }
 
     #[test]

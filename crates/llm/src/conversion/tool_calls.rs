@@ -11,6 +11,7 @@
 
 use mainstay_telemetry::random::Random;
 
+use super::openai_chat::signature_from_wire;
 use crate::{message::ToolCall, types::openai_chat as wire};
 
 /// Most calls in one answer.
@@ -19,12 +20,18 @@ pub const MAX_CALLS: usize = 128;
 /// Most bytes of the arguments of one call.
 pub const MAX_ARGUMENT_BYTES: usize = 1024 * 1024;
 
+/// Most bytes of the reasoning of one answer that goes back to its provider.
+pub(super) const MAX_THOUGHT_BYTES: usize = 4 * 1024 * 1024;
+
 /// A provider sent more than is kept of one answer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TooMuch {
     /// More than [`MAX_CALLS`].
     #[error("the answer holds more than {MAX_CALLS} tool calls")]
     Calls,
+    /// More than [`MAX_THOUGHT_BYTES`].
+    #[error("the reasoning of the answer exceeds {MAX_THOUGHT_BYTES} bytes")]
+    Thoughts,
     /// More than [`MAX_ARGUMENT_BYTES`].
     #[error("the arguments of tool call `{name}` exceed {MAX_ARGUMENT_BYTES} bytes")]
     Arguments {
@@ -39,6 +46,7 @@ struct PartialCall {
     id: String,
     name: String,
     arguments: String,
+    signature: Option<String>,
 }
 
 /// Joins the fragments of one answer's tool calls (D9, D11).
@@ -55,6 +63,7 @@ impl ToolCallAccumulator {
     /// # Errors
     /// [`TooMuch`].
     pub fn push(&mut self, fragment: wire::ToolCall) -> Result<(), TooMuch> {
+        let signature = signature_from_wire(&fragment.extra);
         let function = fragment.function.unwrap_or_default();
         let id = fragment.id.unwrap_or_default();
         let name = function.name.unwrap_or_default();
@@ -82,6 +91,9 @@ impl ToolCallAccumulator {
         }
         if call.name.is_empty() {
             call.name = name;
+        }
+        if signature.is_some() {
+            call.signature = signature;
         }
         if call.arguments.len() + arguments.len() > MAX_ARGUMENT_BYTES {
             return Err(TooMuch::Arguments {
@@ -129,6 +141,7 @@ impl ToolCallAccumulator {
                 },
                 name: call.name,
                 arguments: normalise_arguments(call.arguments),
+                signature: call.signature,
             })
             .collect()
     }

@@ -237,7 +237,7 @@ mod tests {
 
     fn request() -> Request {
         Request {
-            messages: vec![Message::user("hi")],
+            messages: vec![Message::user("hi")].into(),
             ..Request::default()
         }
     }

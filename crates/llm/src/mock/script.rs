@@ -55,7 +55,7 @@ pub fn perform(scenario: Option<&Scenario>, request: &Request) -> Performance {
             request.messages[at].content.as_str(),
             request.messages.get(at + 1..).unwrap_or_default(),
         ),
-        None => ("", request.messages.as_slice()),
+        None => ("", &*request.messages),
     };
     let Some(scenario) = scenario else {
         return spoken(own_answer(request, message, since), request);
@@ -171,6 +171,7 @@ fn play(step: &Step, scene: &Scene, request: &Request, since: &[Message]) -> Per
             id: format!("call_{turns}_{answers}_{index}"),
             name: call.tool.clone(),
             arguments: argument(&call.arguments, scene).to_string(),
+            signature: None,
         })
         .collect();
     let think = step.think.as_ref().map(|think| think.text(scene));
@@ -341,7 +342,7 @@ turns:
 
     fn asked(messages: Vec<Message>) -> Performance {
         let request = Request {
-            messages,
+            messages: messages.into(),
             ..Request::default()
         };
         perform(Some(&scenario()), &request)
@@ -435,7 +436,7 @@ turns:
         let answers: Vec<String> = (1..=4)
             .map(|count| {
                 let request = Request {
-                    messages: vec![Message::user("a"); count],
+                    messages: vec![Message::user("a"); count].into(),
                     ..Request::default()
                 };
                 text(&perform(Some(&scenario), &request))
@@ -452,14 +453,14 @@ turns:
     #[test]
     fn without_a_scenario_the_model_names_its_tools() {
         let mut request = Request {
-            messages: vec![Message::user("hi")],
+            messages: vec![Message::user("hi")].into(),
             tools: ["a", "b"]
                 .map(|name| ToolDescriptor {
                     name: name.to_owned(),
                     description: String::new(),
                     parameters: json!({}),
                 })
-                .to_vec(),
+                .into(),
             ..Request::default()
         };
         let answer = text(&perform(None, &request));
@@ -467,7 +468,7 @@ turns:
             answer.contains("\"hi\"") && answer.contains("2 tools: a, b"),
             "{answer}"
         );
-        request.messages.push(Message::tool_result("1", "a", "42", false));
+        request.messages = [Message::user("hi"), Message::tool_result("1", "a", "42", false)].into();
         assert_eq!(text(&perform(None, &request)), "`a` answered: 42");
     }
 

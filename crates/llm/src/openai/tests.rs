@@ -28,9 +28,9 @@ use crate::{
     error::ModelErrorKind,
     event::{FinishReason, ModelEvent},
     fallback::{Candidate, Chain},
-    message::Message,
+    message::{Message, SignedThought},
     mock::{MockModel, Scenario, router},
-    model::complete,
+    model::{Answer, complete},
     retry::RetryPolicy,
     transport::KeyHeader,
 };
@@ -70,7 +70,7 @@ fn config(base_url: String) -> ProviderConfig {
 
 fn hello() -> Request {
     Request {
-        messages: vec![Message::user("hello")],
+        messages: vec![Message::user("hello")].into(),
         ..Request::default()
     }
 }
@@ -216,7 +216,7 @@ async fn the_scripted_server_and_this_client_understand_each_other() {
     let remote = build(&config(base), &context(&[("KEY", "k")])).unwrap();
     let local = MockModel::with_scenario("mock", scenario);
     let request = Request {
-        messages: vec![Message::user("order 12")],
+        messages: vec![Message::user("order 12")].into(),
         ..Request::default()
     };
     let over_http = complete(&*remote, request.clone()).await.unwrap();
@@ -444,7 +444,7 @@ async fn every_format_carries_the_script_unchanged() {
         let remote = build(&config, &context(&[("KEY", "k")])).unwrap();
         let both = async |messages: Vec<Message>| {
             let request = Request {
-                messages,
+                messages: messages.into(),
                 ..Request::default()
             };
             (
@@ -454,15 +454,26 @@ async fn every_format_carries_the_script_unchanged() {
         };
         let (first, expected) = both(vec![Message::user("order 12")]).await;
         let first = first.unwrap();
-        assert_eq!(first, expected.unwrap(), "{config:?}");
+        let unsigned = Answer {
+            thoughts: Vec::new(),
+            ..first.clone()
+        };
+        assert_eq!(unsigned, expected.unwrap(), "{config:?}");
+        // Only Messages signs its reasoning.
+        assert_eq!(first.thoughts.len(), usize::from(config.kind == "claude"));
         assert_eq!(
             (first.finish, first.tool_calls.len()),
             (FinishReason::ToolCalls, 2)
         );
         let calls = first.tool_calls;
+        let answer = |signed_by: &str| Message {
+            thoughts: first.thoughts.clone(),
+            author: Some(signed_by.to_owned()),
+            ..Message::assistant("Looking it up.", calls.clone())
+        };
         let (second, expected) = both(vec![
             Message::user("order 12"),
-            Message::assistant("Looking it up.", calls.clone()),
+            answer(&config.name),
             Message::tool_result(&calls[0].id, "get_order", "{\"status\":\"shipped\"}", false),
             Message::tool_result(&calls[1].id, "list_orders", "HTTP 503", true),
         ])
@@ -471,6 +482,24 @@ async fn every_format_carries_the_script_unchanged() {
         assert_eq!(second.text, expected.unwrap().text);
         assert_eq!(second.text, "It is shipped; HTTP 503");
         assert_eq!(second.finish, FinishReason::Incomplete);
+
+        // A mark that is another provider's is left out; one that was changed is refused by this server.
+        let mut foreign = answer("another");
+        if let Some(SignedThought::Thought { signature, .. }) = foreign.thoughts.first_mut() {
+            signature.push('x');
+        }
+        let mut changed = foreign.clone();
+        changed.author = Some(config.name.clone());
+        for (message, refused) in [(foreign, false), (changed, config.kind == "claude")] {
+            let (third, _) = both(vec![
+                Message::user("order 12"),
+                message,
+                Message::tool_result(&calls[0].id, "get_order", "{}", false),
+                Message::tool_result(&calls[1].id, "list_orders", "{}", false),
+            ])
+            .await;
+            assert_eq!(third.err().and_then(|error| error.status), refused.then_some(400));
+        }
 
         let (refused, _) = both(vec![Message::user("refuse")]).await;
         assert_eq!(refused.unwrap().finish, FinishReason::Refused);
@@ -546,7 +575,7 @@ async fn an_error_that_opens_a_200_stream_is_retried_in_every_format_or_216() {
         };
         let chain = impatient(&[&config], &Cooldowns::in_memory(clock::system()));
         let request = Request {
-            messages: vec![Message::user("flaky")],
+            messages: vec![Message::user("flaky")].into(),
             ..Request::default()
         };
         let answer = complete(&chain, request).await.unwrap();

@@ -282,11 +282,7 @@ mod tests {
         let piece = "data: {\"choices\":[{\"delta\":{\"tool_calls\":[{\"index\":0,\"function\":{\"arguments\":\" \"}}]}}]}\n\n";
         let end = "data: {\"choices\":[{\"delta\":{\"tool_calls\":[{\"index\":0,\"function\":{\"arguments\":\"}\"}}]},\"finish_reason\":\"tool_calls\"}]}\n\n";
         let events = collect(pieces(vec![(0, begin), (100, piece), (100, piece), (100, end)])).await;
-        let call = ToolCall {
-            id: "a".to_owned(),
-            name: "f".to_owned(),
-            arguments: "{  }".to_owned(),
-        };
+        let call = ToolCall::new("a", "f", "{  }");
         assert_eq!(
             events,
             [

@@ -190,7 +190,7 @@ impl Format {
         };
         let chain = Chain::new("main", vec![candidate], policy, SeededRandom::new(1));
         let request = Request {
-            messages: vec![Message::user("hello")],
+            messages: vec![Message::user("hello")].into(),
             ..Request::default()
         };
         let result = match chain.stream(request).await {

@@ -106,6 +106,8 @@ pub enum Block {
     Text(TextBlock),
     /// `thinking`.
     Thinking(ThinkingBlock),
+    /// `redacted_thinking`.
+    Redacted(RedactedThinkingBlock),
     /// `tool_use`.
     ToolUse(ToolUseBlock),
     /// `tool_result`.
@@ -120,6 +122,7 @@ impl<'de> Deserialize<'de> for Block {
         let block = match value.get("type").and_then(Value::as_str) {
             Some("text") => serde_json::from_value(value).map(Self::Text),
             Some("thinking") => serde_json::from_value(value).map(Self::Thinking),
+            Some("redacted_thinking") => serde_json::from_value(value).map(Self::Redacted),
             Some("tool_use") => serde_json::from_value(value).map(Self::ToolUse),
             Some("tool_result") => serde_json::from_value(value).map(Self::ToolResult),
             _ => Ok(Self::Other(value)),
@@ -165,6 +168,20 @@ pub struct ThinkingBlock {
     /// The provider's mark that the thoughts are its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signature: Option<String>,
+    /// Everything else.
+    #[serde(flatten)]
+    pub extra: Extra,
+}
+
+/// What the model thought, readable for the provider only.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct RedactedThinkingBlock {
+    /// `redacted_thinking`.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// The thoughts, as the provider sent them.
+    #[serde(default, deserialize_with = "null_as_default")]
+    pub data: String,
     /// Everything else.
     #[serde(flatten)]
     pub extra: Extra,
@@ -331,6 +348,9 @@ pub struct Delta {
     /// More thoughts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub thinking: Option<String>,
+    /// The provider's mark on the thoughts of the block.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signature: Option<String>,
     /// Why the answer ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stop_reason: Option<String>,

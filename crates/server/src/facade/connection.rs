@@ -1,6 +1,7 @@
 //! One open connection.
 
 use std::pin::Pin;
+use std::sync::Arc;
 
 use axum::body::Bytes;
 use axum::extract::ws::{Message, WebSocket};
@@ -32,7 +33,7 @@ pub(super) struct Asked {
     pub(super) after: Option<u64>,
 }
 
-type Events = Pin<Box<dyn Stream<Item = Result<Event, SubscriptionError>> + Send>>;
+type Events = Pin<Box<dyn Stream<Item = Result<Arc<Event>, SubscriptionError>> + Send>>;
 
 /// The session a connection shows.
 struct View {
@@ -226,7 +227,7 @@ impl Connection<'_> {
     }
 
     /// Something happened in the session.
-    async fn happened(&mut self, event: Option<Result<Event, SubscriptionError>>) -> Result<(), End> {
+    async fn happened(&mut self, event: Option<Result<Arc<Event>, SubscriptionError>>) -> Result<(), End> {
         let event = match event {
             Some(Ok(event)) => event,
             Some(Err(error)) => {
@@ -243,8 +244,8 @@ impl Connection<'_> {
         } else {
             Vec::new()
         };
-        let ends = event.payload().is_some_and(|payload| payload.ends_turn());
-        if ends && matches!(&self.in_flight, InFlight::Running { turn } if Some(turn) == event.turn.as_ref())
+        if event.ends_turn()
+            && matches!(&self.in_flight, InFlight::Running { turn } if Some(turn) == event.turn.as_ref())
         {
             self.in_flight = InFlight::None;
         }
@@ -291,10 +292,7 @@ impl Connection<'_> {
             Ok(events) => events,
             Err(error) => return self.complain(ErrorCode::InternalError, error.to_string()).await,
         };
-        let end = events
-            .iter()
-            .rev()
-            .find(|event| event.payload().is_some_and(|payload| payload.ends_turn()));
+        let end = events.iter().rev().find(|event| event.ends_turn());
         match end {
             // Already shown here, or older than this connection: shown again, from the store.
             Some(end) if end.seq <= Some(self.view.seen) => {

@@ -1,5 +1,7 @@
 //! The frames of OM D.2: JSON text, snake_case, each with its `type` (OM-506).
 
+use std::sync::Arc;
+
 use mainstay_agent::Event;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -88,7 +90,15 @@ pub(super) enum ServerFrame {
     /// OM-518.
     Error { error: ErrorBody },
     /// Extension, with `?events=1`.
-    Event { event: Event },
+    Event {
+        #[serde(serialize_with = "shared")]
+        event: Arc<Event>,
+    },
+}
+
+/// An event is shared by all connections of its session.
+fn shared<S: serde::Serializer>(event: &Arc<Event>, serializer: S) -> Result<S::Ok, S::Error> {
+    event.as_ref().serialize(serializer)
 }
 
 impl ServerFrame {

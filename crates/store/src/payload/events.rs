@@ -56,12 +56,47 @@ impl PayloadStore {
         messages: Vec<NewMessage>,
         durability: Durability,
     ) -> Result<Vec<u64>, PayloadError> {
+        self.append_checked(key, None, events, messages, durability).await
+    }
+
+    /// As [`PayloadStore::append`], for a message that its client may send again: the key is looked up in the same
+    /// transaction, so of two that come at once one is stored (contract 9).
+    ///
+    /// # Errors
+    /// [`PayloadError::Repeated`] with the turn that the first one began; nothing is stored then.
+    pub async fn append_once(
+        &self,
+        key: &SessionKey,
+        client_key: &str,
+        mut events: Vec<NewEvent>,
+        messages: Vec<NewMessage>,
+        durability: Durability,
+    ) -> Result<Vec<u64>, PayloadError> {
+        let dedupe = format!("client/{client_key}");
+        if let Some(first) = events.first_mut() {
+            first.dedupe = Some(dedupe.clone());
+        }
+        self.append_checked(key, Some(dedupe), events, messages, durability)
+            .await
+    }
+
+    async fn append_checked(
+        &self,
+        key: &SessionKey,
+        once: Option<String>,
+        events: Vec<NewEvent>,
+        messages: Vec<NewMessage>,
+        durability: Durability,
+    ) -> Result<Vec<u64>, PayloadError> {
         let key = key.clone();
         // Rendered here, not on the store's thread, which all sessions share.
         let contents: Vec<String> = events.iter().map(|event| event.data.to_string()).collect();
         self.thread
             .write(durability, move |connection| {
                 let stream = sessions::stream_of(connection, &key)?;
+                if let Some(turn) = once.as_deref().map(|once| turn_of(connection, stream, once)).transpose()?.flatten() {
+                    return Err(PayloadError::Repeated { turn });
+                }
                 let numbers = append(connection, &key, stream, &events, &contents)?;
                 messages::append(connection, &key, &messages)?;
                 let latest = events.iter().map(|event| event.time).chain(messages.iter().map(|m| m.created_at)).max();
@@ -106,6 +141,16 @@ impl PayloadStore {
             })
             .await
     }
+}
+
+/// The turn of the event with this key.
+fn turn_of(connection: &Connection, stream: i64, dedupe: &str) -> rusqlite::Result<Option<String>> {
+    connection
+        .prepare_cached(
+            "SELECT coalesce(turn, '') FROM execution_event_rows WHERE stream = ?1 AND dedupe_key = ?2",
+        )?
+        .query_row(params![stream, dedupe], |row| row.get(0))
+        .optional()
 }
 
 fn append(

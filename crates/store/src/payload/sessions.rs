@@ -142,33 +142,6 @@ impl PayloadStore {
             .await
     }
 
-    /// Remembers that a message with this key was accepted. `false` if it was accepted before (contract 9).
-    pub async fn accept_client_key(
-        &self,
-        key: &SessionKey,
-        client_key: &str,
-        now: Timestamp,
-    ) -> Result<bool, PayloadError> {
-        let (key, client_key) = (key.clone(), client_key.to_owned());
-        self.thread
-            .write(Durability::Synced, move |connection| {
-                stream_of(connection, &key)?;
-                let inserted = connection
-                    .prepare_cached(
-                        "INSERT INTO accepted_client_keys (namespace, session_name, client_key, accepted_at) \
-                         VALUES (?1, ?2, ?3, ?4) ON CONFLICT DO NOTHING",
-                    )?
-                    .execute(params![
-                        key.namespace,
-                        key.session,
-                        client_key,
-                        to_nanoseconds(now)
-                    ])?;
-                Ok(inserted == 1)
-            })
-            .await
-    }
-
     /// Takes the session's lock for a task. The holder may take it again (OR-315).
     pub async fn acquire_lock(
         &self,

@@ -163,6 +163,36 @@ async fn an_event_with_a_known_key_is_stored_once() {
 }
 
 #[tokio::test]
+async fn contract_9_a_message_with_a_known_client_key_is_told_its_turn_and_stores_nothing() {
+    let store = memory().await;
+    let entry = |turn: &str| {
+        let of_turn = |kind: &str| NewEvent {
+            turn: Some(turn.to_owned()),
+            ..event(kind)
+        };
+        vec![of_turn("turn.started"), of_turn("message")]
+    };
+    let once = async |session: &str, turn: &str| {
+        let (session, durability) = (key(session), Durability::Synced);
+        store
+            .append_once(&session, "k", entry(turn), vec![], durability)
+            .await
+    };
+    // Two at once: the transaction decides, not the caller.
+    let (first, second) = tokio::join!(once("s", "one"), once("s", "two"));
+    assert_eq!(first.unwrap(), [1, 2]);
+    assert!(matches!(second, Err(PayloadError::Repeated { turn }) if turn == "one"));
+    let stored = store.events_after(&key("s"), 0, 10).await.unwrap();
+    assert_eq!(stored.len(), 2);
+    store.create_session(&key("other"), at(0)).await.unwrap();
+    assert_eq!(
+        once("other", "three").await.unwrap(),
+        [1, 2],
+        "keys are those of one session"
+    );
+}
+
+#[tokio::test]
 async fn or_292_a_message_id_is_stored_once_and_counted_once() {
     let store = memory().await;
     let mut answer = message("m2", "assistant", "It left.");
@@ -231,7 +261,6 @@ async fn or_287_a_session_is_seen_by_its_own_agent_and_namespace_only() {
         );
         missing(store.events_after(&stranger, 0, 1).await.map(drop));
         missing(store.messages(&stranger, 1).await.map(drop));
-        missing(store.accept_client_key(&stranger, "k", at(0)).await.map(drop));
         missing(store.touch(&stranger, at(0)).await);
         missing(store.delete_session(&stranger, at(0)).await);
     }
@@ -274,15 +303,6 @@ async fn or_315_one_task_holds_the_lock_and_may_take_it_again() {
         .await
         .unwrap_err();
     assert!(matches!(missing, PayloadError::NotFound(_)));
-}
-
-#[tokio::test]
-async fn a_client_key_is_accepted_once_per_session() {
-    let store = memory().await;
-    store.create_session(&key("other"), at(0)).await.unwrap();
-    assert!(store.accept_client_key(&key("s"), "k", at(0)).await.unwrap());
-    assert!(!store.accept_client_key(&key("s"), "k", at(0)).await.unwrap());
-    assert!(store.accept_client_key(&key("other"), "k", at(0)).await.unwrap());
 }
 
 #[tokio::test]
@@ -494,7 +514,6 @@ async fn a_deleted_session_is_gone_at_once_and_its_rows_go_in_steps() {
         )
         .await
         .unwrap();
-    store.accept_client_key(&key("s"), "k", at(0)).await.unwrap();
     store.delete_session(&key("s"), at(1)).await.unwrap();
     assert_eq!(store.find_session(&key("s")).await.unwrap(), None);
     assert_eq!(store.open_turns().await.unwrap(), []);
@@ -511,7 +530,7 @@ async fn a_deleted_session_is_gone_at_once_and_its_rows_go_in_steps() {
         }
         steps += 1;
     }
-    assert_eq!(steps, 4, "22 rows in steps of 6");
+    assert_eq!(steps, 4, "21 rows in steps of 6");
     let left = store
         .thread
         .read(|connection| {

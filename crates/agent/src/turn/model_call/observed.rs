@@ -1,51 +1,119 @@
 //! What a call of the model tells of itself before its answer.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use mainstay_llm::{CallEvent, CallObserver, Cooldown};
+use mainstay_llm::{CallEvent, CallObserver};
+use tokio::sync::Notify;
 
+use super::super::driver::milliseconds;
+use crate::event::{ModelCooled, ModelFailedOver, ModelWaiting, Payload};
 use crate::model_entry::ModelEntry;
 
-/// Keeps what a turn records of a call.
+/// Keeps what a turn records of a call until the turn takes it.
 #[derive(Debug, Default)]
 pub(super) struct Observed {
-    // A std mutex: held for one push. A call has as many of these as it has providers.
+    // A std mutex: held for one push. A call has a handful of these for each of its providers.
     parts: Mutex<Parts>,
+    news: Notify,
 }
 
-/// What was kept.
 #[derive(Debug, Default)]
-pub(super) struct Parts {
-    /// The provider entries that began to cool down, in order.
-    pub(super) cooled: Vec<(String, Cooldown)>,
+struct Parts {
+    happened: Vec<CallEvent>,
     /// The provider entry that answers, and the model that it was asked for.
-    pub(super) answering: Option<(String, String)>,
+    answering: Option<(String, String)>,
 }
 
 /// Who answers a call.
 #[derive(Debug)]
 pub(super) struct Answering {
-    /// The provider entry.
+    /// The provider entry, for prices.
     pub(super) entry: ModelEntry,
+    /// Its name as the model layer knows it: what it signs goes back to it alone.
+    pub(super) provider: String,
     /// The model that was asked for.
     pub(super) model: String,
 }
 
 impl Observed {
-    pub(super) fn into_parts(self) -> Parts {
-        self.parts.into_inner().unwrap_or_else(PoisonError::into_inner)
+    fn parts(&self) -> MutexGuard<'_, Parts> {
+        self.parts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until there is something to take.
+    pub(super) async fn told(&self) {
+        self.news.notified().await;
+    }
+
+    /// What happened since the last time, in order.
+    pub(super) fn take(&self) -> Vec<CallEvent> {
+        std::mem::take(&mut self.parts().happened)
+    }
+
+    /// The provider entry that answers and the model it was asked for, once they are known.
+    pub(super) fn answering(&self) -> Option<(String, String)> {
+        self.parts().answering.clone()
     }
 }
 
 impl CallObserver for Observed {
     fn observe(&self, event: CallEvent) {
-        let mut parts = self.parts.lock().unwrap_or_else(PoisonError::into_inner);
         match event {
-            CallEvent::Cooled { provider, cooldown } => parts.cooled.push((provider, cooldown)),
-            CallEvent::Answering { provider, model, .. } => parts.answering = Some((provider, model)),
-            _ => {}
+            CallEvent::Answering { provider, model, .. } => {
+                self.parts().answering = Some((provider, model));
+            }
+            other => {
+                self.parts().happened.push(other);
+                self.news.notify_one();
+            }
         }
     }
+}
+
+/// What a turn records of something that happened to its call.
+pub(super) fn payload(attempt: u32, event: CallEvent) -> Option<Payload> {
+    Some(match event {
+        CallEvent::Retrying {
+            provider,
+            delay,
+            error,
+            ..
+        } => Payload::ModelWaiting(ModelWaiting {
+            attempt,
+            provider,
+            reason: error.reason().to_owned(),
+            message: error.message,
+            status: error.status,
+            delay_ms: Some(milliseconds(delay)),
+        }),
+        CallEvent::Waiting { provider, reason } => Payload::ModelWaiting(ModelWaiting {
+            attempt,
+            provider,
+            reason: "ModelProviderOnTrial".to_owned(),
+            message: reason,
+            status: None,
+            delay_ms: None,
+        }),
+        CallEvent::Cooled { provider, cooldown } => Payload::ModelCooled(ModelCooled {
+            attempt,
+            provider,
+            until: cooldown.until,
+            failures: cooldown.failures,
+            reason: cooldown.reason,
+            message: cooldown.message,
+            status: cooldown.status,
+        }),
+        CallEvent::FailedOver { from, to, error } => Payload::ModelFailedOver(ModelFailedOver {
+            attempt,
+            from,
+            to,
+            reason: error.reason().to_owned(),
+            message: error.message,
+            status: error.status,
+        }),
+        // Others may come; the log and the figures have them.
+        _ => return None,
+    })
 }
 
 impl Answering {
@@ -53,6 +121,7 @@ impl Answering {
     pub(super) fn of(entry: &ModelEntry) -> Self {
         Self {
             entry: entry.clone(),
+            provider: entry.name.clone(),
             model: entry.model_name.clone(),
         }
     }

@@ -3,14 +3,14 @@
 use mainstay_telemetry::random::Random;
 use serde_json::Value;
 
-use super::{arguments_from_wire, usage_from_wire};
+use super::{arguments_from_wire, thought_from_wire, usage_from_wire};
 use crate::{
     conversion::{
         reader::{Ending, Progress, ReadError, Reader},
-        tool_calls::{MAX_ARGUMENT_BYTES, MAX_CALLS, TooMuch, normalise_arguments},
+        tool_calls::{MAX_ARGUMENT_BYTES, MAX_CALLS, MAX_THOUGHT_BYTES, TooMuch, normalise_arguments},
     },
     event::{FinishReason, ModelEvent},
-    message::ToolCall,
+    message::{SignedThought, ToolCall},
     types::anthropic_messages as wire,
 };
 
@@ -36,6 +36,13 @@ struct OpenCall {
     json: String,
 }
 
+/// Reasoning that is still being sent.
+#[derive(Debug, Default)]
+struct OpenThought {
+    index: Option<u64>,
+    block: wire::ThinkingBlock,
+}
+
 /// Turns the events of one answer into [`ModelEvent`]s.
 ///
 /// `message_start` and pings show nothing, so that an answer that fails right after them can still
@@ -45,6 +52,8 @@ pub struct AnswerReader {
     started: bool,
     anything: bool,
     open: Vec<OpenCall>,
+    thought: Option<OpenThought>,
+    kept: usize,
     calls: Vec<ToolCall>,
     stop_reason: Option<String>,
     stopped: bool,
@@ -67,7 +76,26 @@ impl AnswerReader {
     ) -> Result<(), TooMuch> {
         match block {
             wire::Block::Text(block) => self.text(events, block.text),
-            wire::Block::Thinking(block) => self.thinking(events, block.thinking),
+            wire::Block::Thinking(block) => {
+                self.settle(events);
+                let text = block.thinking.clone();
+                self.thought = Some(OpenThought {
+                    index,
+                    block: wire::ThinkingBlock {
+                        thinking: String::new(),
+                        ..block
+                    },
+                });
+                self.thinking(events, index, text)?;
+            }
+            wire::Block::Redacted(block) => {
+                self.settle(events);
+                self.keep(block.data.len())?;
+                self.show(
+                    events,
+                    Some(ModelEvent::Thought(SignedThought::Redacted { data: block.data })),
+                );
+            }
             wire::Block::ToolUse(block) => {
                 if self.calls.len() + self.open.len() >= MAX_CALLS {
                     return Err(TooMuch::Calls);
@@ -94,9 +122,46 @@ impl AnswerReader {
         }
     }
 
-    fn thinking(&mut self, events: &mut Vec<ModelEvent>, text: String) {
-        if !text.is_empty() {
-            self.show(events, Some(ModelEvent::Thinking(text)));
+    fn thinking(
+        &mut self,
+        events: &mut Vec<ModelEvent>,
+        index: Option<u64>,
+        text: String,
+    ) -> Result<(), TooMuch> {
+        if text.is_empty() {
+            return Ok(());
+        }
+        self.keep(text.len())?;
+        if let Some(open) = self.thought.as_mut().filter(|open| open.index == index) {
+            open.block.thinking.push_str(&text);
+        }
+        self.show(events, Some(ModelEvent::Thinking(text)));
+        Ok(())
+    }
+
+    fn sign(&mut self, index: Option<u64>, signature: Option<String>) -> Result<(), TooMuch> {
+        let Some(signature) = signature else { return Ok(()) };
+        self.keep(signature.len())?;
+        if let Some(open) = self.thought.as_mut().filter(|open| open.index == index) {
+            open.block.signature.get_or_insert_default().push_str(&signature);
+        }
+        Ok(())
+    }
+
+    /// Counts what is kept of the reasoning to be sent back.
+    fn keep(&mut self, bytes: usize) -> Result<(), TooMuch> {
+        self.kept += bytes;
+        if self.kept > MAX_THOUGHT_BYTES {
+            return Err(TooMuch::Thoughts);
+        }
+        Ok(())
+    }
+
+    /// Completes the reasoning that is open.
+    fn settle(&mut self, events: &mut Vec<ModelEvent>) {
+        let thought = self.thought.take().and_then(|open| thought_from_wire(open.block));
+        if let Some(thought) = thought {
+            self.show(events, Some(ModelEvent::Thought(thought)));
         }
     }
 
@@ -138,11 +203,7 @@ impl AnswerReader {
         } else {
             normalise_arguments(call.json)
         };
-        self.calls.push(ToolCall {
-            id: call.id,
-            name: call.name,
-            arguments,
-        });
+        self.calls.push(ToolCall::new(call.id, call.name, arguments));
     }
 
     /// Counts grow in the course of a stream; each event brings some of them.
@@ -195,10 +256,20 @@ impl Reader for AnswerReader {
             "content_block_delta" => {
                 let delta = event.delta.unwrap_or_default();
                 self.text(events, delta.text.unwrap_or_default());
-                self.thinking(events, delta.thinking.unwrap_or_default());
+                self.thinking(events, event.index, delta.thinking.unwrap_or_default())?;
+                self.sign(event.index, delta.signature)?;
                 self.piece(event.index, &delta.partial_json.unwrap_or_default())?;
             }
-            "content_block_stop" => self.stop(event.index),
+            "content_block_stop" => {
+                if self
+                    .thought
+                    .as_ref()
+                    .is_some_and(|open| open.index == event.index)
+                {
+                    self.settle(events);
+                }
+                self.stop(event.index);
+            }
             "message_delta" => {
                 if let Some(usage) = event.usage {
                     self.count(usage);
@@ -227,6 +298,7 @@ impl Reader for AnswerReader {
         let mut events = Vec::new();
         for (index, block) in (0_u64..).zip(message.content) {
             self.start(&mut events, Some(index), block)?;
+            self.settle(&mut events);
             self.stop(Some(index));
         }
         self.count(message.usage);
@@ -256,6 +328,7 @@ impl Reader for AnswerReader {
             self.complete(call);
         }
         let mut events = Vec::new();
+        self.settle(&mut events);
         if !self.started {
             events.push(ModelEvent::Started);
         }

@@ -3,17 +3,13 @@
 use super::*;
 
 fn call(id: &str, name: &str, arguments: &str) -> ToolCall {
-    ToolCall {
-        id: id.to_owned(),
-        name: name.to_owned(),
-        arguments: arguments.to_owned(),
-    }
+    ToolCall::new(id, name, arguments)
 }
 
 fn conversation() -> Request {
     Request {
         model: "claude-sonnet-4-5".to_owned(),
-        system: "You are a help desk.".to_owned(),
+        system: "You are a help desk.".into(),
         messages: vec![
             Message::user("Where is order 1017?"),
             Message::assistant(
@@ -31,7 +27,8 @@ fn conversation() -> Request {
             Message::assistant("It is shipped.", Vec::new()),
             Message::assistant("Anything else?", Vec::new()),
             Message::user("Thanks"),
-        ],
+        ]
+        .into(),
         tools: vec![ToolDescriptor {
             name: "get_order".to_owned(),
             description: "Look up an order".to_owned(),
@@ -44,7 +41,8 @@ fn conversation() -> Request {
                 "required": ["id"],
                 "$defs": {"id": {"type": "string"}},
             }),
-        }],
+        }]
+        .into(),
         tool_choice: ToolChoice::Required,
         parameters: Parameters {
             temperature: Some(0.5),
@@ -73,7 +71,7 @@ fn the_limit_is_4096_where_none_is_given_or_253() {
 fn input_that_is_not_an_object_is_sent_as_an_empty_one_or_252_d11() {
     for arguments in ["", "null", "{", "[1]", "\"text\"", "7"] {
         let request = Request {
-            messages: vec![Message::assistant("", vec![call("t", "f", arguments)])],
+            messages: vec![Message::assistant("", vec![call("t", "f", arguments)])].into(),
             ..Request::default()
         };
         let body = serde_json::to_value(request_to_wire(&request)).unwrap();
@@ -94,7 +92,8 @@ fn results_come_first_and_roles_alternate_or_254() {
             Message::user("meanwhile"),
             Message::tool_result("b", "f", "2", false),
             Message::user(""),
-        ],
+        ]
+        .into(),
         ..Request::default()
     };
     let body = serde_json::to_value(request_to_wire(&request)).unwrap();
@@ -130,12 +129,18 @@ fn a_request_of_another_program_is_understood() {
         "stop_sequences": ["END"],
     });
     let request = request_from_wire(serde_json::from_value(body).unwrap());
-    assert_eq!(request.system, "s");
+    assert_eq!(&*request.system, "s");
     assert_eq!(
-        request.messages,
+        *request.messages,
         [
             Message::user("hi"),
-            Message::assistant("a", vec![call("t1", "f", "{\"x\":1}")]),
+            Message {
+                thoughts: vec![SignedThought::Thought {
+                    text: "t".to_owned(),
+                    signature: "x".to_owned(),
+                }],
+                ..Message::assistant("a", vec![call("t1", "f", "{\"x\":1}")])
+            },
             Message::tool_result("t1", "f", "no", true),
             Message::user("and?"),
         ]
@@ -153,7 +158,8 @@ fn what_is_written_is_read_back() {
             Message::assistant("Look.", vec![call("t1", "f", "{\"x\":1}")]),
             Message::tool_result("t1", "f", "no", true),
             Message::assistant("Sorry.", Vec::new()),
-        ],
+        ]
+        .into(),
         parameters: Parameters {
             max_tokens: Some(5),
             ..Parameters::default()
@@ -178,4 +184,38 @@ fn cached_tokens_are_counted_among_those_of_the_request() {
         (100, 85, 3)
     );
     assert_eq!(usage_from_wire(&usage_to_wire(usage)), usage);
+}
+
+#[test]
+fn reasoning_goes_back_in_front_of_the_calls_it_led_to() {
+    let message = Message {
+        thoughts: vec![
+            SignedThought::Thought {
+                text: "first".to_owned(),
+                signature: "s1".to_owned(),
+            },
+            SignedThought::Redacted {
+                data: "sealed".to_owned(),
+            },
+        ],
+        ..Message::assistant("Look.", vec![call("t1", "f", "{}")])
+    };
+    let request = Request {
+        messages: [Message::user("hi"), message].into(),
+        ..Request::default()
+    };
+    let body = serde_json::to_value(request_to_wire(&request)).unwrap();
+    assert_eq!(
+        body["messages"][1]["content"],
+        json!([
+            {"type": "thinking", "thinking": "first", "signature": "s1"},
+            {"type": "redacted_thinking", "data": "sealed"},
+            {"type": "text", "text": "Look."},
+            {"type": "tool_use", "id": "t1", "name": "f", "input": {}},
+        ])
+    );
+    assert_eq!(
+        request_from_wire(request_to_wire(&request)).messages,
+        request.messages
+    );
 }

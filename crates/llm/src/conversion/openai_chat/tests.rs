@@ -7,22 +7,14 @@ use super::*;
 fn conversation() -> Request {
     Request {
         model: "gpt-4o-mini".to_owned(),
-        system: "You are a help desk.".to_owned(),
+        system: "You are a help desk.".into(),
         messages: vec![
             Message::user("Where is order 1017?"),
             Message::assistant(
                 "",
                 vec![
-                    ToolCall {
-                        id: "call_1".to_owned(),
-                        name: "get_order".to_owned(),
-                        arguments: "{\"id\":\"1017\"}".to_owned(),
-                    },
-                    ToolCall {
-                        id: "call_2".to_owned(),
-                        name: "list_orders".to_owned(),
-                        arguments: String::new(),
-                    },
+                    ToolCall::new("call_1", "get_order", "{\"id\":\"1017\"}"),
+                    ToolCall::new("call_2", "list_orders", String::new()),
                 ],
             ),
             Message::tool_result("call_1", "get_order", "{\"status\":\"shipped\"}", false),
@@ -30,12 +22,12 @@ fn conversation() -> Request {
             Message::system("Be brief."),
             Message::assistant("It is shipped.", Vec::new()),
             Message::user("Thanks"),
-        ],
+        ].into(),
         tools: vec![ToolDescriptor {
             name: "get_order".to_owned(),
             description: "Look up an order".to_owned(),
             parameters: json!({"$schema": "http://json-schema.org/draft-07/schema#", "type": ["object", "null"], "properties": {"id": {"type": "string"}}}),
-        }],
+        }].into(),
         tool_choice: ToolChoice::Auto,
         parameters: Parameters {
             temperature: Some(0.5),
@@ -70,7 +62,7 @@ fn the_limit_is_named_as_the_server_knows_it() {
 #[test]
 fn tools_and_choice_are_left_out_when_there_are_no_tools() {
     let request = Request {
-        tools: Vec::new(),
+        tools: [].into(),
         tool_choice: ToolChoice::Required,
         ..conversation()
     };
@@ -81,14 +73,7 @@ fn tools_and_choice_are_left_out_when_there_are_no_tools() {
 #[test]
 fn arguments_that_are_not_json_are_not_sent_again_d11() {
     let request = Request {
-        messages: vec![Message::assistant(
-            "",
-            vec![ToolCall {
-                id: "c".to_owned(),
-                name: "f".to_owned(),
-                arguments: "{\"id\": ".to_owned(),
-            }],
-        )],
+        messages: vec![Message::assistant("", vec![ToolCall::new("c", "f", "{\"id\": ")])].into(),
         ..Request::default()
     };
     let body = serde_json::to_value(request_to_wire(&request, COMPATIBLE)).unwrap();
@@ -101,8 +86,12 @@ fn arguments_that_are_not_json_are_not_sent_again_d11() {
 #[test]
 fn what_is_written_is_read_back() {
     let mut expected = conversation();
-    expected.messages[1].tool_calls[1].arguments = "{}".to_owned();
-    expected.tools[0].parameters = parameters::acceptable(&expected.tools[0].parameters);
+    let mut messages = expected.messages.to_vec();
+    messages[1].tool_calls[1].arguments = "{}".to_owned();
+    expected.messages = messages.into();
+    let mut tools = expected.tools.to_vec();
+    tools[0].parameters = parameters::acceptable(&tools[0].parameters);
+    expected.tools = tools.into();
     assert_eq!(
         request_from_wire(request_to_wire(&conversation(), COMPATIBLE)),
         expected
@@ -121,11 +110,7 @@ fn read(chunks: Value) -> Vec<ModelEvent> {
 }
 
 fn call(id: &str, name: &str, arguments: &str) -> ModelEvent {
-    ModelEvent::ToolCall(ToolCall {
-        id: id.to_owned(),
-        name: name.to_owned(),
-        arguments: arguments.to_owned(),
-    })
+    ModelEvent::ToolCall(ToolCall::new(id, name, arguments))
 }
 
 #[test]
@@ -324,4 +309,35 @@ fn a_recorded_stream_with_parallel_calls_d10() {
     }
     events.extend(Reader::finish(reader, &*SeededRandom::new(1)));
     insta::assert_debug_snapshot!("stream", events);
+}
+
+#[test]
+fn a_mark_on_a_call_is_read_kept_and_sent_back() {
+    let events = read(json!([
+        {"choices": [{"delta": {"tool_calls": [{"index": 0, "id": "a", "type": "function",
+            "function": {"name": "f", "arguments": "{}"}, "extra_content": {"google": {"thought_signature": "c2ln"}}}]}}]},
+        {"choices": [{"delta": {"tool_calls": [{"index": 1, "id": "b", "function": {"name": "g", "arguments": "{}"}}]}}]},
+        {"choices": [{"delta": {}, "finish_reason": "tool_calls"}]},
+    ]));
+    let calls: Vec<ToolCall> = events
+        .into_iter()
+        .filter_map(|event| match event {
+            ModelEvent::ToolCall(call) => Some(call),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(calls[0].signature.as_deref(), Some("c2ln"));
+    assert_eq!(calls[1].signature, None);
+    let request = Request {
+        messages: [Message::assistant("", calls)].into(),
+        ..Request::default()
+    };
+    let body = serde_json::to_value(request_to_wire(&request, COMPATIBLE)).unwrap();
+    let sent = &body["messages"][0]["tool_calls"];
+    assert_eq!(sent[0]["extra_content"]["google"]["thought_signature"], "c2ln");
+    assert_eq!(sent[1].get("extra_content"), None);
+    assert_eq!(
+        request_from_wire(request_to_wire(&request, COMPATIBLE)).messages,
+        request.messages
+    );
 }

@@ -302,6 +302,7 @@ impl Reader for AnswerReader {
                 },
                 name: call.name,
                 arguments: normalise_arguments(call.arguments),
+                signature: None,
             })
             .collect();
         let word = self.finish.as_ref().map(|finish| finish.status.as_str());

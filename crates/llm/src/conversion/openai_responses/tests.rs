@@ -3,17 +3,13 @@
 use super::*;
 
 fn call(id: &str, name: &str, arguments: &str) -> ToolCall {
-    ToolCall {
-        id: id.to_owned(),
-        name: name.to_owned(),
-        arguments: arguments.to_owned(),
-    }
+    ToolCall::new(id, name, arguments)
 }
 
 fn conversation() -> Request {
     Request {
         model: "gpt-5".to_owned(),
-        system: "You are a help desk.".to_owned(),
+        system: "You are a help desk.".into(),
         messages: vec![
             Message::user("Where is order 1017?"),
             Message::assistant(
@@ -28,12 +24,14 @@ fn conversation() -> Request {
             Message::system("Be brief."),
             Message::assistant("", vec![call("call_3", "note", "{\"half")]),
             Message::tool_result("call_3", "note", "ok", false),
-        ],
+        ]
+        .into(),
         tools: vec![ToolDescriptor {
             name: "get_order".to_owned(),
             description: "Look up an order".to_owned(),
             parameters: json!({"type": ["object", "null"], "properties": {"id": {"type": "string"}}}),
-        }],
+        }]
+        .into(),
         tool_choice: ToolChoice::Auto,
         parameters: Parameters {
             temperature: Some(0.5),
@@ -58,7 +56,8 @@ fn what_is_written_is_read_back() {
             Message::tool_result("c2", "g", "yes", false),
             Message::system("Be brief."),
             Message::assistant("", vec![call("c3", "f", "{}")]),
-        ],
+        ]
+        .into(),
         ..conversation()
     };
     let back = request_from_wire(request_to_wire(&request));
@@ -71,8 +70,8 @@ fn what_is_written_is_read_back() {
 fn a_text_is_the_users_message_and_items_of_the_provider_are_left_out() {
     let read = |body: Value| request_from_wire(serde_json::from_value(body).unwrap());
     let request = read(json!({"model": "m", "input": "hi", "instructions": "s"}));
-    assert_eq!(request.messages, [Message::user("hi")]);
-    assert_eq!(request.system, "s");
+    assert_eq!(*request.messages, [Message::user("hi")]);
+    assert_eq!(&*request.system, "s");
     let request = read(json!({
         "model": "m",
         "input": [
@@ -85,9 +84,9 @@ fn a_text_is_the_users_message_and_items_of_the_provider_are_left_out() {
         "tools": [{"type": "web_search"}, {"type": "function", "name": "f"}],
         "tool_choice": {"type": "function", "name": "f"},
     }));
-    assert_eq!(request.system, "d");
+    assert_eq!(&*request.system, "d");
     assert_eq!(
-        request.messages,
+        *request.messages,
         [
             Message::user("a"),
             Message::assistant("", vec![call("c", "f", "{}")]),

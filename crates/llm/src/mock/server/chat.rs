@@ -147,6 +147,8 @@ impl Form for Chat {
                 },
                 None,
             )),
+            // The format has no place for signed reasoning.
+            ModelEvent::Thought(_) => {}
             ModelEvent::ToolCall(call) => {
                 let index = self.calls;
                 self.calls += 1;

@@ -41,6 +41,12 @@ pub(super) async fn create(
     if let Some((field, _)) = missing.into_iter().find(|(_, missing)| *missing) {
         return refuse(StatusCode::BAD_REQUEST, &format!("{field}: Field required"));
     }
+    if let Some(place) = foreign_thought(&body.messages) {
+        return refuse(
+            StatusCode::BAD_REQUEST,
+            &format!("{place}: Invalid `signature` in `thinking` block"),
+        );
+    }
     let id = format!("msg_mock_{}", server.next_answer());
     let model = body.model.clone();
     let streamed = body.stream.unwrap_or(false);
@@ -57,6 +63,21 @@ pub(super) async fn create(
         usage: Usage::default(),
     };
     respond(&server, request, streamed, form).await
+}
+
+/// The first block of reasoning in the conversation that this server did not sign: the format's own server
+/// refuses a conversation whose reasoning was changed.
+fn foreign_thought(messages: &[wire::InputMessage]) -> Option<String> {
+    messages.iter().enumerate().find_map(|(at, message)| {
+        let wire::Content::Blocks(blocks) = &message.content else {
+            return None;
+        };
+        let foreign = blocks.iter().position(|block| match block {
+            wire::Block::Thinking(block) => block.signature.as_deref() != Some(SIGNATURE),
+            _ => false,
+        })?;
+        Some(format!("messages.{at}.content.{foreign}"))
+    })
 }
 
 pub(super) async fn count_tokens(body: Result<Bytes, BytesRejection>) -> Response {
@@ -185,9 +206,8 @@ impl Messages {
     fn close(&mut self, out: &mut Vec<sse::Event>) {
         match self.open.take() {
             Some(Open::Thinking) => {
-                let signature = Map::from_iter([("signature".to_owned(), json!(SIGNATURE))]);
                 let delta = wire::Delta {
-                    extra: signature,
+                    signature: Some(SIGNATURE.to_owned()),
                     ..wire::Delta::default()
                 };
                 self.delta("signature_delta", delta, out);
@@ -279,6 +299,8 @@ impl Form for Messages {
                 };
                 self.delta("thinking_delta", delta, out);
             }
+            // Signed where its block is closed.
+            ModelEvent::Thought(_) => {}
             ModelEvent::ToolCall(call) => {
                 self.close(out);
                 // A call without arguments is streamed as empty text (D11), any other in pieces.

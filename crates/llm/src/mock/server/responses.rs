@@ -364,6 +364,8 @@ impl Form for Responses {
             ModelEvent::Started => self.begin(out),
             ModelEvent::Text(piece) => self.add(true, piece, out),
             ModelEvent::Thinking(piece) => self.add(false, piece, out),
+            // Signed reasoning is not asked for, since answers are not kept.
+            ModelEvent::Thought(_) => {}
             ModelEvent::ToolCall(call) => self.stream_call(&call, out),
             ModelEvent::Usage(usage) => self.usage = Some(usage),
             ModelEvent::Finished(finish) => {

@@ -70,7 +70,7 @@ async fn om_508_parts_and_metadata_reach_the_prompt_and_the_model() {
         .await;
     client.until("done").await;
     let request = served.model.requests.lock().unwrap()[0].clone();
-    assert_eq!(request.system, "You talk to Ada.");
+    assert_eq!(&*request.system, "You talk to Ada.");
     assert_eq!(request.messages.last().unwrap().content, "part one\npart two");
 }
 

@@ -72,9 +72,7 @@ impl Model for ScriptedModel {
                     Say::Text(text) => yield Ok(ModelEvent::Text(text)),
                     Say::Call(id, name, arguments) => {
                         finish = FinishReason::ToolCalls;
-                        yield Ok(ModelEvent::ToolCall(ToolCall {
-                            id: id.to_owned(), name: name.to_owned(), arguments: arguments.to_string(),
-                        }));
+                        yield Ok(ModelEvent::ToolCall(ToolCall::new(id, name, arguments.to_string())));
                     }
                     Say::Fail => {
                         yield Err(ModelError::with_status("main", 500, "boom"));

@@ -80,12 +80,12 @@ fn a_plain_answer_is_read_like_a_streamed_one() {
         [
             ModelEvent::Started,
             ModelEvent::Thinking("hm".to_owned()),
-            ModelEvent::Text("hi".to_owned()),
-            ModelEvent::ToolCall(ToolCall {
-                id: "t".to_owned(),
-                name: "f".to_owned(),
-                arguments: "{\"a\":1}".to_owned(),
+            ModelEvent::Thought(SignedThought::Thought {
+                text: "hm".to_owned(),
+                signature: "s".to_owned(),
             }),
+            ModelEvent::Text("hi".to_owned()),
+            ModelEvent::ToolCall(ToolCall::new("t", "f", "{\"a\":1}")),
             ModelEvent::Usage(Usage {
                 input_tokens: 3,
                 output_tokens: 4,
@@ -235,4 +235,47 @@ proptest! {
         prop_assert!(matches!(seen.last(), Some(ModelEvent::Finished(_))));
         prop_assert!(calls(&seen).iter().all(|call| !call.0.is_empty()));
     }
+}
+
+#[test]
+fn signed_reasoning_is_handed_out_whole_and_unsigned_reasoning_only_shown() {
+    let block = |index: u64, block: Value| json!({"type": "content_block_start", "index": index, "content_block": block});
+    let delta =
+        |index: u64, delta: Value| json!({"type": "content_block_delta", "index": index, "delta": delta});
+    let stop = |index: u64| json!({"type": "content_block_stop", "index": index});
+    let events = read_values(&[
+        block(0, json!({"type": "thinking", "thinking": "", "signature": ""})),
+        delta(0, json!({"type": "thinking_delta", "thinking": "one "})),
+        delta(0, json!({"type": "thinking_delta", "thinking": "two"})),
+        delta(0, json!({"type": "signature_delta", "signature": "si"})),
+        delta(0, json!({"type": "signature_delta", "signature": "gn"})),
+        stop(0),
+        block(1, json!({"type": "redacted_thinking", "data": "sealed"})),
+        stop(1),
+        block(2, json!({"type": "thinking", "thinking": "loose"})),
+        stop(2),
+        tool(3, "t", json!({})),
+        stop(3),
+        ended("tool_use"),
+    ]);
+    let thoughts: Vec<&SignedThought> = events
+        .iter()
+        .filter_map(|event| match event {
+            ModelEvent::Thought(thought) => Some(thought),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(
+        thoughts,
+        [
+            &SignedThought::Thought {
+                text: "one two".to_owned(),
+                signature: "sign".to_owned(),
+            },
+            &SignedThought::Redacted {
+                data: "sealed".to_owned(),
+            },
+        ]
+    );
+    assert!(events.contains(&ModelEvent::Thinking("loose".to_owned())));
 }
