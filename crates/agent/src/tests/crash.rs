@@ -179,7 +179,7 @@ async fn a_finished_call_is_never_sent_again_and_a_call_without_intent_is_sent()
         .model
         .request(0)
         .messages
-        .into_iter()
+        .iter()
         .filter(|message| message.tool_call_id.is_some())
         .map(|message| (message.content.clone(), message.is_error))
         .collect();
@@ -273,7 +273,7 @@ async fn the_conversation_of_a_session_survives_a_restart() {
         .model
         .request(0)
         .messages
-        .into_iter()
+        .iter()
         .map(|message| message.content.clone())
         .collect();
     assert_eq!(contents, ["where?", "", "shipped", "It is shipped.", "sure?"]);

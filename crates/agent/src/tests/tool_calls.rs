@@ -22,7 +22,7 @@ async fn v_77_and_om_358_the_model_is_offered_only_what_the_pack_lists() {
             .model
             .request(0)
             .tools
-            .into_iter()
+            .iter()
             .map(|tool| tool.name.clone())
             .collect()
     };

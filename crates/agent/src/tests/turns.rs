@@ -298,7 +298,7 @@ async fn or_260_the_conversation_is_kept_within_the_context_window() {
         .model
         .request(2)
         .messages
-        .into_iter()
+        .iter()
         .map(|message| message.content.clone())
         .collect();
     assert!(contents[0].starts_with('a'), "the first message stays");
