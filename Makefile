@@ -62,8 +62,8 @@ test-cluster: prepare ## Rung 5: the embedded API beside a real API server
 	@tests/reference/run
 
 .PHONY: reference-tools
-reference-tools: ## Build etcd, kube-apiserver, kube-controller-manager and kubectl of the reference
-	@tests/reference/build etcd kube-apiserver kube-controller-manager kubectl
+reference-tools: ## Build the reference's programs and what clients are tried with: kubectl, Helm 3 (helm), Helm 4 (helm4)
+	@tests/reference/build etcd kube-apiserver kube-controller-manager kubectl helm3 helm4
 
 .PHONY: reference-tools-all
 reference-tools-all: ## Build every program of the reference rung

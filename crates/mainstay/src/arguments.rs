@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf};
 
 use clap::{Args, Parser, Subcommand};
+use mainstay_resources::Family;
 
 /// Run AI agents that are described as Kubernetes resources.
 #[derive(Debug, Parser)]
@@ -104,6 +105,15 @@ pub(crate) struct ServeArguments {
         default_value = "on"
     )]
     pub(crate) policy_engine: Switch,
+    /// Which families of kinds are served
+    #[arg(
+        long,
+        env = "MAINSTAY_FAMILIES",
+        value_name = "FAMILY,…",
+        value_delimiter = ',',
+        default_value = "omnia,kourier"
+    )]
+    pub(crate) families: Vec<FamilyName>,
     /// Which log lines are written, as `tracing` directives
     #[arg(long, env = "MAINSTAY_LOG", default_value = "info", value_name = "FILTER")]
     pub(crate) log: String,
@@ -115,6 +125,34 @@ pub(crate) struct ServeArguments {
         value_name = "text|json"
     )]
     pub(crate) log_format: LogFormat,
+}
+
+/// A family of kinds, as it is named on the command line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum FamilyName {
+    /// Agents, packs, providers, tools and policies: omnia.altairalabs.ai.
+    Omnia,
+    /// Chat channels and the agents that answer there: agentkourier.dev.
+    Kourier,
+}
+
+impl FamilyName {
+    /// The word on the command line.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            FamilyName::Omnia => "omnia",
+            FamilyName::Kourier => "kourier",
+        }
+    }
+}
+
+impl From<FamilyName> for Family {
+    fn from(name: FamilyName) -> Family {
+        match name {
+            FamilyName::Omnia => Family::Omnia,
+            FamilyName::Kourier => Family::Kourier,
+        }
+    }
 }
 
 /// On or off.

@@ -24,6 +24,7 @@ use mainstay_controllers::{Controllers, ControllersOptions};
 use mainstay_kubeapi::{Identity, SecretSeal, ServeOptions};
 use mainstay_llm::Cooldowns;
 use mainstay_localnode::{Handle, LocalNode, LocalNodeOptions, Parts};
+use mainstay_resources::Family;
 use mainstay_server::{
     facade::FacadeMetrics,
     front_door::{self, Access, FrontDoor},
@@ -170,7 +171,13 @@ pub(crate) async fn start(arguments: &ServeArguments) -> Result<Running, Failure
         .await
         .map_err(|error| not_served(&error, kube_listen))?;
     let policy_engine = arguments.policy_engine == Switch::On;
-    definitions::install(&api.client(Identity::component("mainstay")), policy_engine).await?;
+    let families: Vec<Family> = arguments.families.iter().map(|name| (*name).into()).collect();
+    definitions::install(
+        &api.client(Identity::component("mainstay")),
+        &families,
+        policy_engine,
+    )
+    .await?;
 
     let agent = roles::agent::Agent {
         payload: payload.clone(),
@@ -200,19 +207,21 @@ pub(crate) async fn start(arguments: &ServeArguments) -> Result<Running, Failure
     logs.connect(handle.logs.clone());
     let mut workers = vec![
         task::spawn("local node", node.run(outer.clone())),
-        controllers(
+        task::spawn(
+            "retention",
+            retention::run(payload.clone(), Arc::clone(&clock), outer.clone()),
+        ),
+    ];
+    if families.contains(&Family::Omnia) {
+        workers.push(controllers(
             &api,
             &handle,
             &clock,
             &random,
             (front_address, policy_engine),
             outer.clone(),
-        )?,
-        task::spawn(
-            "retention",
-            retention::run(payload.clone(), Arc::clone(&clock), outer.clone()),
-        ),
-    ];
+        )?);
+    }
     let token = front_token(&data, &random)?;
     let door = FrontDoor {
         agents: Arc::new(Agents::new(handle)),

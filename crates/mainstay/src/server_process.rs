@@ -114,6 +114,8 @@ fn server_arguments(arguments: &ServeArguments) -> Vec<String> {
         }
         .to_owned(),
     );
+    let families: Vec<&str> = arguments.families.iter().map(|family| family.as_str()).collect();
+    add("--families", families.join(","));
     add(
         "--policy-engine",
         if arguments.policy_engine == Switch::On {

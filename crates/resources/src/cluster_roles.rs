@@ -9,6 +9,8 @@ use k8s_openapi::{
 use kube::Resource;
 
 use crate::{
+    crd::Family,
+    kourier::{AgentBackend, Binding, ChatConnection},
     names,
     omnia::{AgentRuntime, PromptPack, Provider, ToolPolicy, ToolRegistry},
 };
@@ -18,48 +20,62 @@ const AGGREGATE_TO: &str = "rbac.authorization.k8s.io/aggregate-to-";
 const READ: &[&str] = &["get", "list", "watch"];
 const WRITE: &[&str] = &["create", "delete", "deletecollection", "patch", "update"];
 
-/// The roles, labelled as ours. Each adds itself to the roles of Kubernetes that are wide enough for it, so that no
+/// The roles of a family, labelled as ours. Each adds itself to the roles of Kubernetes that are wide enough for it, so that no
 /// binding names it: reading to `view`, `edit` and `admin`, writing to `edit` and `admin`.
 #[must_use]
-pub fn cluster_roles() -> Vec<ClusterRole> {
-    let kinds = resources();
-    let statuses = kinds.iter().map(|kind| format!("{kind}/status"));
-    let scale = vec![format!("{}/scale", AgentRuntime::plural(&()))];
-    let readable = kinds
-        .iter()
-        .cloned()
-        .chain(statuses)
-        .chain(scale.clone())
-        .collect();
+pub fn cluster_roles(family: Family) -> Vec<ClusterRole> {
+    match family {
+        Family::Omnia => {
+            let scale = vec![format!("{}/scale", AgentRuntime::plural(&()))];
+            let kinds = [
+                AgentRuntime::plural(&()),
+                PromptPack::plural(&()),
+                Provider::plural(&()),
+                ToolPolicy::plural(&()),
+                ToolRegistry::plural(&()),
+            ];
+            let kinds: Vec<String> = kinds.map(String::from).into();
+            let statuses = kinds.iter().map(|kind| format!("{kind}/status"));
+            let readable = kinds.iter().cloned().chain(statuses).chain(scale.clone());
+            pair(
+                family,
+                "omnia",
+                readable.collect(),
+                vec![
+                    rule(family, kinds.clone(), WRITE),
+                    rule(family, scale, &["patch", "update"]),
+                ],
+            )
+        }
+        Family::Kourier => {
+            let kinds = [
+                AgentBackend::plural(&()),
+                Binding::plural(&()),
+                ChatConnection::plural(&()),
+            ];
+            let kinds: Vec<String> = kinds.map(String::from).into();
+            // Only a Binding has a status (AK-003).
+            let status = format!("{}/status", Binding::plural(&()));
+            let readable = kinds.iter().cloned().chain([status]).collect();
+            pair(family, "kourier", readable, vec![rule(family, kinds, WRITE)])
+        }
+    }
+}
+
+fn pair(family: Family, name: &str, readable: Vec<String>, writing: Vec<PolicyRule>) -> Vec<ClusterRole> {
     vec![
         role(
-            "mainstay:omnia:view",
+            &format!("mainstay:{name}:view"),
             &["view", "edit", "admin"],
-            vec![rule(readable, READ)],
+            vec![rule(family, readable, READ)],
         ),
-        role(
-            "mainstay:omnia:edit",
-            &["edit", "admin"],
-            vec![rule(kinds, WRITE), rule(scale, &["patch", "update"])],
-        ),
+        role(&format!("mainstay:{name}:edit"), &["edit", "admin"], writing),
     ]
 }
 
-fn resources() -> Vec<String> {
-    [
-        AgentRuntime::plural(&()),
-        PromptPack::plural(&()),
-        Provider::plural(&()),
-        ToolPolicy::plural(&()),
-        ToolRegistry::plural(&()),
-    ]
-    .map(String::from)
-    .into()
-}
-
-fn rule(resources: Vec<String>, verbs: &[&str]) -> PolicyRule {
+fn rule(family: Family, resources: Vec<String>, verbs: &[&str]) -> PolicyRule {
     PolicyRule {
-        api_groups: Some(vec![AgentRuntime::group(&()).into_owned()]),
+        api_groups: Some(vec![family.group().to_owned()]),
         resources: Some(resources),
         verbs: verbs.iter().map(|verb| (*verb).to_owned()).collect(),
         ..PolicyRule::default()
@@ -90,9 +106,13 @@ mod tests {
     use super::*;
 
     /// Verbs on a resource of those who have one of the roles of Kubernetes.
-    fn verbs(of: &str, resource: &str) -> Vec<String> {
+    fn verbs(of: &str, group: &str, resource: &str) -> Vec<String> {
         let label = format!("rbac.authorization.k8s.io/aggregate-to-{of}");
-        let mut verbs: Vec<String> = cluster_roles()
+        let roles: Vec<ClusterRole> = Family::ALL
+            .iter()
+            .flat_map(|family| cluster_roles(*family))
+            .collect();
+        let mut verbs: Vec<String> = roles
             .iter()
             .filter(|role| {
                 role.metadata
@@ -104,7 +124,7 @@ mod tests {
                     == Some("true")
             })
             .flat_map(|role| role.rules.clone().unwrap())
-            .filter(|rule| rule.api_groups.as_deref() == Some(&["omnia.altairalabs.ai".to_owned()]))
+            .filter(|rule| rule.api_groups.as_deref() == Some(&[group.to_owned()]))
             .filter(|rule| rule.resources.iter().flatten().any(|named| named == resource))
             .flat_map(|rule| rule.verbs)
             .collect();
@@ -115,11 +135,15 @@ mod tests {
     #[test]
     fn who_may_view_or_edit_a_namespace_may_do_so_with_every_kind_of_ours() {
         for definition in crate::crds().unwrap() {
-            let plural = definition.spec.names.plural;
-            assert_eq!(verbs("view", &plural), ["get", "list", "watch"], "{plural}");
+            let (group, plural) = (definition.spec.group, definition.spec.names.plural);
+            assert_eq!(
+                verbs("view", &group, &plural),
+                ["get", "list", "watch"],
+                "{plural}"
+            );
             for of in ["edit", "admin"] {
                 assert_eq!(
-                    verbs(of, &plural),
+                    verbs(of, &group, &plural),
                     [
                         "create",
                         "delete",
@@ -134,11 +158,16 @@ mod tests {
                 );
             }
             // A status is the controllers' to write.
+            let readable: &[&str] = match definition.spec.versions[0].subresources {
+                Some(_) => &["get", "list", "watch"],
+                None => &[],
+            };
             assert_eq!(
-                verbs("admin", &format!("{plural}/status")),
-                ["get", "list", "watch"]
+                verbs("admin", &group, &format!("{plural}/status")),
+                readable,
+                "{plural}"
             );
         }
-        assert!(verbs("edit", "agentruntimes/scale").contains(&"patch".to_owned()));
+        assert!(verbs("edit", "omnia.altairalabs.ai", "agentruntimes/scale").contains(&"patch".to_owned()));
     }
 }

@@ -1,6 +1,7 @@
 //! Custom resource types and everything about them that needs no I/O.
 //!
 //! - [`omnia`]: the kinds of group `omnia.altairalabs.ai`, with all their fields.
+//! - [`kourier`]: the kinds of group `agentkourier.dev`.
 //! - [`crd`]: the CustomResourceDefinitions, generated from the types and checked in under `crds/`.
 //! - [`cluster_roles`]: what gives the roles `view`, `edit` and `admin` of Kubernetes our kinds.
 //! - [`validation`]: one validator per kind, for objects that bypassed admission and for rules that a schema cannot
@@ -27,6 +28,7 @@ pub mod conditions;
 pub mod crd;
 pub mod discovery;
 pub mod duration;
+pub mod kourier;
 pub mod names;
 pub mod omnia;
 pub mod pack_version;
@@ -34,4 +36,4 @@ pub mod reasons;
 pub mod validation;
 
 pub use cluster_roles::cluster_roles;
-pub use crd::{crd_yaml, crds};
+pub use crd::{Family, crd_yaml, crds};

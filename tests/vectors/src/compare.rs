@@ -119,13 +119,40 @@ pub struct Allowed {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AllowedDifference {
-    /// `FILE: CASE`, or `FILE` for all its cases.
+    /// `FILE: CASE`, `FILE` for all its cases, or `*` for every case, which needs `words`.
     pub case: String,
     /// Places below this one; absent, everywhere in the case.
     #[serde(default)]
     pub place: String,
+    /// The difference is in these words and in nothing else; absent, in whatever it is.
+    pub words: Option<Words>,
     /// The heading of `docs/reference/api-differences.md` that explains it.
     pub reason: String,
+}
+
+/// A wording of the reference, and ours.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Words {
+    /// What the reference says.
+    pub reference: String,
+    /// What the server under test says.
+    pub embedded: String,
+}
+
+impl Words {
+    /// Whether the sides are equal once our words are put into those of the reference.
+    fn explain(&self, difference: &Difference) -> bool {
+        // The sides of a difference are JSON.
+        let quoted = |text: &str| {
+            let text = Value::from(text).to_string();
+            text.trim_matches('"').to_owned()
+        };
+        let embedded = difference.embedded.as_deref().unwrap_or_default();
+        difference.reference.as_deref().is_some_and(|reference| {
+            embedded.replace(&quoted(&self.embedded), &quoted(&self.reference)) == reference
+        })
+    }
 }
 
 impl Allowed {
@@ -147,6 +174,11 @@ impl Allowed {
                     .any(|line| line.trim_start_matches('#').trim() == difference.reason),
                 "differences.yaml, {:?}: {:?} is no heading of the document of differences",
                 difference.case,
+                difference.reason
+            );
+            ensure!(
+                difference.case != "*" || difference.words.is_some(),
+                "differences.yaml, {:?}: an entry for every case needs `words`",
                 difference.reason
             );
         }
@@ -175,9 +207,13 @@ impl Allowed {
         self.differences.iter().position(|allowed| {
             let same_case = match allowed.case.split_once(": ") {
                 Some((allowed_file, allowed_case)) => allowed_file == file && allowed_case == case,
-                None => allowed.case == file,
+                None => allowed.case == "*" || allowed.case == file,
             };
             same_case
+                && allowed
+                    .words
+                    .as_ref()
+                    .is_none_or(|words| words.explain(difference))
                 && (allowed.place.is_empty()
                     || difference.place == allowed.place
                     || difference
@@ -192,7 +228,7 @@ impl Allowed {
 mod tests {
     use serde_json::json;
 
-    use super::{Allowed, AllowedDifference, differences};
+    use super::{Allowed, AllowedDifference, Words, differences};
 
     #[test]
     fn a_difference_names_its_place_and_both_sides() {
@@ -236,6 +272,7 @@ mod tests {
             differences: vec![AllowedDifference {
                 case: "lists: limit".to_owned(),
                 place: "1/body".to_owned(),
+                words: None,
                 reason: "because".to_owned(),
             }],
         };
@@ -249,5 +286,31 @@ mod tests {
             .collect();
         assert_eq!(accepted, [Some(0), None]);
         assert_eq!(allowed.entry("lists", "other", &found[0]), None);
+    }
+
+    #[test]
+    fn an_accepted_wording_accepts_no_other_difference() {
+        let allowed = Allowed {
+            differences: vec![AllowedDifference {
+                case: "*".to_owned(),
+                place: String::new(),
+                words: Some(Words {
+                    reference: "value: ".to_owned(),
+                    embedded: "value: \"object\": ".to_owned(),
+                }),
+                reason: "because".to_owned(),
+            }],
+        };
+        let body = |message: &str| [json!({"body": {"message": message}})];
+        let accepted = |reference: &str, embedded: &str| {
+            let found = differences(&body(reference), &body(embedded));
+            allowed.entry("cel", "any", &found[0])
+        };
+        assert_eq!(
+            accepted("spec: value: no", "spec: value: \"object\": no"),
+            Some(0)
+        );
+        assert_eq!(accepted("spec: value: no", "spec: value: \"object\": yes"), None);
+        assert_eq!(accepted("spec: value: no", "spec: value: no!"), None);
     }
 }

@@ -19,5 +19,5 @@ mod run;
 
 pub use answers::{Answers, Golden};
 pub use case::{Case, CaseFile, Step, Suite, Until};
-pub use compare::{Allowed, AllowedDifference, Difference, differences};
+pub use compare::{Allowed, AllowedDifference, Difference, Words, differences};
 pub use run::{Server, run_file};

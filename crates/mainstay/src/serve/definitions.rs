@@ -7,7 +7,7 @@ use kube::{
     Api, Client, ResourceExt,
     api::{Patch, PatchParams},
 };
-use mainstay_resources::names::MANAGED_LABEL;
+use mainstay_resources::{Family, names::MANAGED_LABEL};
 
 use crate::terminal::Failure;
 
@@ -16,22 +16,38 @@ const MANAGER: &str = "mainstay";
 /// The kind that is left out where no policies are to be judged by.
 const TOOL_POLICIES: &str = "toolpolicies.omnia.altairalabs.ai";
 
-/// Brings every definition and ClusterRole of ours to the form of this version. One that somebody else installed is left alone.
-pub(super) async fn install(client: &Client, policy_engine: bool) -> Result<(), Failure> {
+/// Brings every definition and ClusterRole of the families to the form of this version. One that somebody else installed is left
+/// alone, and so is a family that is not served any more: its objects would go with its definitions.
+pub(super) async fn install(
+    client: &Client,
+    families: &[Family],
+    policy_engine: bool,
+) -> Result<(), Failure> {
     let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
     let wanted = mainstay_resources::crds().map_err(|error| {
         Failure::new(format!(
             "the definitions of this program's kinds cannot be made: {error}"
         ))
     })?;
-    try_join_all(
-        wanted
+    try_join_all(wanted.iter().map(|definition| {
+        let family = families
             .iter()
-            .map(|definition| one(&definitions, definition, policy_engine)),
-    )
+            .any(|family| family.group() == definition.spec.group);
+        let left_out = if !family {
+            Some("its family is not among `--families`")
+        } else if definition.name_any() == TOOL_POLICIES && !policy_engine {
+            Some("the policy engine is off")
+        } else {
+            None
+        };
+        one(&definitions, definition, left_out)
+    }))
     .await?;
     let roles: Api<ClusterRole> = Api::all(client.clone());
-    let wanted = mainstay_resources::cluster_roles();
+    let wanted: Vec<ClusterRole> = families
+        .iter()
+        .flat_map(|family| mainstay_resources::cluster_roles(*family))
+        .collect();
     try_join_all(wanted.iter().map(|wanted| role(&roles, wanted))).await?;
     Ok(())
 }
@@ -60,7 +76,7 @@ async fn role(roles: &Api<ClusterRole>, wanted: &ClusterRole) -> Result<(), Fail
 async fn one(
     definitions: &Api<CustomResourceDefinition>,
     definition: &CustomResourceDefinition,
-    policy_engine: bool,
+    left_out: Option<&str>,
 ) -> Result<(), Failure> {
     let name = definition.name_any();
     let failed = |error: kube::Error| {
@@ -79,12 +95,13 @@ async fn one(
         );
         return Ok(());
     }
-    if name == TOOL_POLICIES && !policy_engine {
-        if present.is_some_and(|present| present.labels().contains_key(MANAGED_LABEL)) {
+    if let Some(reason) = left_out {
+        if present.is_some() {
             // Its objects would go with it: that has to be done by hand.
             tracing::warn!(
                 name,
-                "the policy engine is off, and the kind stays because it was installed before"
+                reason,
+                "this kind is left out, and stays because it was installed before"
             );
         }
         return Ok(());
@@ -122,9 +139,9 @@ mod tests {
         task::spawn("kubeapi", async move { background.run(token).await });
         let _running = cancellation.drop_guard();
         let client = api.client(Identity::component("mainstay"));
-        install(&client, true).await.unwrap();
+        install(&client, Family::ALL, true).await.unwrap();
         // A second start finds them and changes nothing.
-        install(&client, true).await.unwrap();
+        install(&client, Family::ALL, true).await.unwrap();
         let roles: Api<ClusterRole> = Api::all(client);
         for (name, verb) in [("view", "list"), ("edit", "create"), ("admin", "create")] {
             let includes = move |role: Option<&ClusterRole>| {

@@ -14,4 +14,5 @@ mod crash;
 mod data_directory;
 mod examples;
 mod failing_parts;
+mod families;
 mod support;

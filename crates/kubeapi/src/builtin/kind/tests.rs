@@ -355,7 +355,7 @@ fn rules_run_beside_faults_that_they_can_bear_and_are_named_as_unchecked_otherwi
         texts(&info.validate(&json!({"spec": {"a": 0}}), None)),
         [
             "spec.a: Invalid value: 0: spec.a in body should be greater than or equal to 1",
-            "spec: Invalid value: too small",
+            "spec: Invalid value: \"object\": too small",
         ]
     );
     assert_eq!(

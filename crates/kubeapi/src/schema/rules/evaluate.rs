@@ -168,13 +168,18 @@ impl Run {
             "" => path.clone(),
             below => normalized(path, below),
         };
-        // Whole objects and lists are not repeated in the message.
-        let value = (!value.is_object() && !value.is_array()).then(|| value.clone());
         let kind = match rule.source.reason.as_deref() {
             Some("FieldValueForbidden") => FieldErrorKind::Forbidden,
             Some("FieldValueRequired") => FieldErrorKind::Required,
             Some("FieldValueDuplicate") => FieldErrorKind::Duplicate,
             _ => FieldErrorKind::Invalid,
+        };
+        // Whole objects and lists are not repeated in the message. An object is called by its type, as releases up to 1.34 do
+        // and readers of our pages expect (AK-010, AK-011).
+        let value = match value {
+            Value::Object(_) if kind == FieldErrorKind::Invalid => Some(type_name),
+            Value::Object(_) | Value::Array(_) => None,
+            other => Some(other.clone()),
         };
         let detail = if kind == FieldErrorKind::Duplicate {
             String::new()

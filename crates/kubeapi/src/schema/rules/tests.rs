@@ -31,9 +31,9 @@ fn a_broken_rule_is_reported_at_its_place_with_its_message() {
     assert_eq!(
         texts(&rules.validate(&json!({"spec": {"min": -1, "max": -2, "replica-name": ""}}), None)),
         [
-            "spec: Invalid value: min must not be above max",
+            "spec: Invalid value: \"object\": min must not be above max",
             "spec.min: Forbidden: min is -1",
-            "spec: Invalid value: failed rule: !has(self.replica__dash__name) || self.replica__dash__name != ''",
+            "spec: Invalid value: \"object\": failed rule: !has(self.replica__dash__name) || self.replica__dash__name != ''",
         ]
     );
     assert_eq!(rules.validate(&json!({"spec": {"min": 1, "max": 2}}), None), []);
@@ -65,7 +65,7 @@ fn an_optional_old_value_lets_a_transition_rule_run_on_creation() {
     ));
     assert_eq!(
         texts(&rules.validate(&json!({"spec": {"n": 1}}), None)),
-        ["spec: Invalid value: begins at 0"]
+        ["spec: Invalid value: \"object\": begins at 0"]
     );
     assert_eq!(
         rules.validate(&json!({"spec": {"n": 1}}), Some(&json!({"spec": {"n": 5}}))),
