@@ -1,7 +1,7 @@
 //! A stream of events decodes the same however it is cut.
 #![no_main]
 use libfuzzer_sys::fuzz_target;
-use mainstay_llm::sse::{Decoder, Event};
+use mainstay_workload::sse::{Decoder, Event};
 
 fn decode<'a>(pieces: impl Iterator<Item = &'a [u8]>) -> Option<Vec<Event>> {
     let mut decoder = Decoder::new(512);

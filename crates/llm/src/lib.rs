@@ -33,9 +33,10 @@ pub mod observer;
 pub mod openai;
 pub mod request;
 pub mod retry;
-pub mod sse;
 mod transport;
 pub mod types;
+
+pub use mainstay_workload::sse;
 
 pub use build::{BuildContext, BuildError, build, build_chain};
 pub use cooldown::{Cooldown, CooldownStore, CooldownStoreError, Cooldowns, ProviderKey};

@@ -28,6 +28,10 @@ pub enum Format {
     Json,
 }
 
+// What this library logs about its connections is logged by their owners too, who know whose they are; its own lines
+// name session ids. A filter that names it brings them back.
+const QUIET: &str = "rmcp=off";
+
 /// Starts logging for the whole process.
 ///
 /// `filter` has the form of `tracing`'s directives, for example `info,mainstay_agent=debug`.
@@ -36,7 +40,7 @@ pub enum Format {
 ///
 /// When the filter cannot be read or logging was started before.
 pub fn start(destination: Destination, format: Format, filter: &str) -> Result<(), LogError> {
-    let filter = EnvFilter::try_new(filter).map_err(|source| LogError::Filter {
+    let filter = EnvFilter::try_new(format!("{QUIET},{filter}")).map_err(|source| LogError::Filter {
         filter: filter.to_owned(),
         source,
     })?;

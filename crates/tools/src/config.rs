@@ -66,6 +66,9 @@ pub struct HandlerConfig {
     /// For `openapi`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub openapi: Option<OpenapiConfig>,
+    /// For `mcp`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mcp: Option<McpConfig>,
     /// For `client`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client: Option<ClientConfig>,
@@ -103,6 +106,7 @@ impl HandlerConfig {
             tool: None,
             http: None,
             openapi: None,
+            mcp: None,
             client: None,
             auth: None,
             secret_headers: BTreeMap::new(),
@@ -290,6 +294,62 @@ impl fmt::Debug for OpenapiConfig {
             .field("retry_policy", &self.retry_policy)
             .finish_non_exhaustive()
     }
+}
+
+/// `mcpConfig` (OM-079…OM-082).
+#[derive(Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct McpConfig {
+    /// How the server is spoken to.
+    pub transport: McpTransport,
+    /// Absolute URL of the server.
+    pub endpoint: String,
+    /// Names of the server's tools that are offered; empty means all (OM-081).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub allowlist: Vec<String>,
+    /// Names of the server's tools that are not offered; without effect beside an allow list (OM-081).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub blocklist: Vec<String>,
+    /// Retries of calls; `None` = one attempt (OM-082, OM-398). Only its backoff fields have a meaning
+    /// here (OM-065).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry_policy: Option<RetryPolicy>,
+}
+
+impl McpConfig {
+    /// All tools of the server at `endpoint`.
+    pub fn new(transport: McpTransport, endpoint: impl Into<String>) -> Self {
+        Self {
+            transport,
+            endpoint: endpoint.into(),
+            allowlist: Vec::new(),
+            blocklist: Vec::new(),
+            retry_policy: None,
+        }
+    }
+}
+
+impl fmt::Debug for McpConfig {
+    // A URL is often misused for keys.
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("McpConfig")
+            .field("transport", &self.transport)
+            .field("allowlist", &self.allowlist)
+            .field("blocklist", &self.blocklist)
+            .field("retry_policy", &self.retry_policy)
+            .finish_non_exhaustive()
+    }
+}
+
+/// How an MCP server is spoken to (OM-079).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum McpTransport {
+    /// An event stream that announces where messages are posted: the transport of 2024-11-05.
+    Sse,
+    /// One address for everything: the transport since 2025-03-26.
+    StreamableHttp,
 }
 
 /// `retryPolicy` with defaults applied (OM-057…OM-063).
@@ -501,6 +561,10 @@ mod tests {
         openapi.operation_filter = vec!["orders/list".to_owned()];
         openapi.retry_policy = Some(RetryPolicy::new(2));
         handler.openapi = Some(openapi);
+        let mut mcp = McpConfig::new(McpTransport::StreamableHttp, "http://code/mcp");
+        mcp.allowlist = vec!["Read".to_owned()];
+        mcp.retry_policy = Some(RetryPolicy::new(2));
+        handler.mcp = Some(mcp);
         let config = ToolsConfig {
             registry: "no".to_owned(),
             namespace: "default".to_owned(),

@@ -66,7 +66,9 @@ pub enum FailureReason {
     HttpStatus,
     /// The backend answered with a gRPC status other than OK (OM-395).
     GrpcStatus,
-    /// The backend answered that the tool failed (OM-416).
+    /// The backend answered with an error of its protocol (OM-396).
+    ProtocolError,
+    /// The backend answered that the tool failed (OM-416, OM-419).
     ToolError,
     /// No answer arrived.
     NetworkError,

@@ -17,7 +17,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use self::surface::{Publisher, Surfaces};
 pub(crate) use self::{
-    discovery::{ToolSource, Undiscovered},
+    discovery::{Discovered, ToolSource, Undiscovered},
     surface::Tool,
 };
 use crate::{
@@ -83,7 +83,7 @@ pub enum ToolKind {
     },
 }
 
-/// A handler whose tools are not offered, or may be out of date.
+/// A handler whose tools are not offered, or may be out of date or not be all of them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unavailable {
     /// The handler.

@@ -10,6 +10,7 @@
 //!   model may reach, follows no redirect and carries a deadline.
 //! - [`address`]: the rules about addresses, as pure functions.
 //! - [`retry_after`]: what a server that is busy asks for, as a pure function.
+//! - [`sse`]: the decoder of event streams, for models and tools.
 //!
 //! Start reading at [`context`], then [`connector`].
 
@@ -18,6 +19,7 @@ pub mod connector;
 pub mod context;
 pub mod files;
 pub mod retry_after;
+pub mod sse;
 
 pub use connector::{
     ConnectError, Connector, ConnectorOptions, OutboundRequest, OutboundResponse, Resolution, ServiceResolver,

@@ -18,7 +18,7 @@ use crate::{
     breaker::Breaker,
     config::{HandlerConfig, HttpConfig, OpenapiConfig},
     http::{HttpTool, credentials},
-    toolset::{OfferedTool, Tool, ToolKind, ToolSource, Undiscovered},
+    toolset::{Discovered, OfferedTool, Tool, ToolKind, ToolSource, Undiscovered},
     transport::Transport,
 };
 
@@ -211,13 +211,14 @@ impl OpenapiSource {
 
 #[async_trait]
 impl ToolSource for OpenapiSource {
-    async fn discover(&self) -> Result<Vec<Tool>, Undiscovered> {
+    async fn discover(&self) -> Result<Discovered, Undiscovered> {
         let url = Url::parse(self.config.spec_url.trim())
             .map_err(|error| self.failed("HandlerInvalid", format!("`specURL` is not a URL: {error}")))?;
         let text = self.fetch(&url).await?;
         let document = self.read(text).await?;
         self.report(&document);
         self.tools(&document, &url)
+            .map(Discovered::from)
             .map_err(|error| self.failed("BaseURLInvalid", error))
     }
 }

@@ -22,12 +22,29 @@ pub(crate) trait ToolSource: std::fmt::Debug + Send + Sync {
     ///
     /// # Errors
     /// Why they are not known.
-    async fn discover(&self) -> Result<Vec<Tool>, Undiscovered>;
+    async fn discover(&self) -> Result<Discovered, Undiscovered>;
 
     /// Returns when the tools may have changed since they were discovered: the connection was lost, or
     /// the backend says so. Never, for a source that is read once.
     async fn stale(&self) {
         std::future::pending().await
+    }
+}
+
+/// The tools of one handler.
+#[derive(Debug)]
+pub(crate) struct Discovered {
+    pub(crate) tools: Vec<Tool>,
+    /// Why there may be more than these.
+    pub(crate) incomplete: Option<Undiscovered>,
+}
+
+impl From<Vec<Tool>> for Discovered {
+    fn from(tools: Vec<Tool>) -> Self {
+        Self {
+            tools,
+            incomplete: None,
+        }
     }
 }
 
@@ -56,9 +73,9 @@ pub(crate) async fn keep(source: Box<dyn ToolSource>, publisher: Publisher, rand
     loop {
         let began = Instant::now();
         match source.discover().await {
-            Ok(tools) => {
+            Ok(discovered) => {
                 failures = 0;
-                publisher.publish(tools);
+                publisher.publish(discovered);
                 source.stale().await;
                 tokio::time::sleep_until(began + SHORTEST_INTERVAL).await;
             }
@@ -130,10 +147,10 @@ mod tests {
 
     #[async_trait]
     impl ToolSource for Scripted {
-        async fn discover(&self) -> Result<Vec<Tool>, Undiscovered> {
+        async fn discover(&self) -> Result<Discovered, Undiscovered> {
             let next = self.script.lock().unwrap().pop_front().unwrap();
             let names = next.map_err(|message| Undiscovered::new("Lost", message))?;
-            Ok(names.into_iter().map(tool).collect())
+            Ok(names.into_iter().map(tool).collect::<Vec<Tool>>().into())
         }
 
         async fn stale(&self) {

@@ -12,7 +12,10 @@ use std::{
 use arc_swap::ArcSwap;
 use tokio::sync::watch;
 
-use super::{OfferedTool, Unavailable, discovery::Undiscovered};
+use super::{
+    OfferedTool, Unavailable,
+    discovery::{Discovered, Undiscovered},
+};
 use crate::{arguments::ArgumentCheck, breaker::Breaker, executor::Executor};
 
 /// A tool that can be called.
@@ -133,12 +136,26 @@ pub(crate) struct Publisher {
 
 impl Publisher {
     /// Replaces the handler's tools.
-    pub(crate) fn publish(&self, tools: Vec<Tool>) {
+    pub(crate) fn publish(&self, discovered: Discovered) {
+        let Discovered { tools, incomplete } = discovered;
         let count = tools.len();
         self.change(|place| {
             place.tools = tools.into_iter().map(Arc::new).collect();
             place.problem = None;
             place.pending = false;
+            if let Some(Undiscovered { reason, message }) = incomplete {
+                tracing::warn!(
+                    registry = self.surfaces.registry,
+                    handler = place.handler,
+                    reason,
+                    "{message}"
+                );
+                place.problem = Some(Unavailable {
+                    handler: place.handler.clone(),
+                    reason,
+                    message,
+                });
+            }
             tracing::info!(
                 registry = self.surfaces.registry,
                 handler = place.handler,

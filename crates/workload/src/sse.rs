@@ -1,6 +1,6 @@
 //! A bounded decoder of server-sent events.
 //!
-//! Provider streams come from servers we do not control, so the decoder never holds more than a
+//! Streams come from servers we do not control, so the decoder never holds more than a
 //! limit, takes every line ending (CR, LF, CRLF, also cut between chunks), skips a byte order mark
 //! and comments, and delivers a last event that lacks its blank line (D7). How the bytes are cut
 //! into chunks never changes what comes out.
@@ -15,6 +15,11 @@ pub struct Event {
     pub name: String,
     /// The `data` lines, joined by line feeds.
     pub data: String,
+    /// The `id` field: where a reader that lost the stream goes on. `None` when there was none.
+    pub id: Option<String>,
+    /// The `retry` field in milliseconds: how long that reader waits. Where an event without data had
+    /// it, it comes with the next one.
+    pub retry: Option<u64>,
 }
 
 /// An event, or a single line of one, exceeds the decoder's limit. The stream cannot be read on.
@@ -39,6 +44,8 @@ pub struct Decoder {
     data: String,
     // An empty `data:` line still makes an event, which the text alone cannot tell.
     has_data: bool,
+    id: Option<String>,
+    retry: Option<u64>,
 }
 
 impl Decoder {
@@ -52,6 +59,8 @@ impl Decoder {
             name: String::new(),
             data: String::new(),
             has_data: false,
+            id: None,
+            retry: None,
         }
     }
 
@@ -128,7 +137,11 @@ impl Decoder {
                 }
             }
             b"event" => self.name = String::from_utf8_lossy(value).into_owned(),
-            // `id` and `retry` steer reconnection, which no provider stream supports.
+            // One with a NUL cannot be sent back in a header and is ignored, as browsers do.
+            b"id" if !value.contains(&0) => self.id = Some(String::from_utf8_lossy(value).into_owned()),
+            b"retry" if !value.is_empty() && value.iter().all(u8::is_ascii_digit) => {
+                self.retry = String::from_utf8_lossy(value).parse().ok();
+            }
             _ => {}
         }
         Ok(())
@@ -138,7 +151,12 @@ impl Decoder {
         let name = std::mem::take(&mut self.name);
         let data = std::mem::take(&mut self.data);
         if std::mem::take(&mut self.has_data) {
-            events.push(Event { name, data });
+            events.push(Event {
+                name,
+                data,
+                id: self.id.take(),
+                retry: self.retry.take(),
+            });
         }
     }
 }
@@ -199,6 +217,19 @@ mod tests {
         let events = decode(&[b"event: error\ndata: x\n\ndata: y\n\n"]);
         assert_eq!(events[0].name, "error");
         assert_eq!(events[1].name, "");
+    }
+
+    #[test]
+    fn what_steers_reconnection_comes_with_its_event() {
+        let events = decode(&[
+            b"id: 7\nretry: 500\ndata:\n\nretry: 9\n\ndata: x\n\ndata: y\nretry: soon\nid: a\0b\n\n",
+        ]);
+        let steering: Vec<(Option<&str>, Option<u64>)> = events
+            .iter()
+            .map(|event| (event.id.as_deref(), event.retry))
+            .collect();
+        assert_eq!(steering, [(Some("7"), Some(500)), (None, Some(9)), (None, None)]);
+        assert_eq!(events[0].data, "");
     }
 
     #[test]
