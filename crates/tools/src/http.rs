@@ -2,7 +2,7 @@
 //! operations of `openapi` handlers differ in how the request is shaped, and in nothing else.
 
 pub(crate) mod credentials;
-mod headers;
+pub(crate) mod headers;
 mod mapping;
 mod response;
 pub(crate) mod shaping;
@@ -23,8 +23,11 @@ use mainstay_workload::{ConnectError, OutboundRequest, retry_after};
 use secrecy::SecretString;
 use serde_json::{Map, Value};
 
-pub(crate) use self::text_form::text_form;
-use self::{response::BODY_LIMIT, shaping::Shaped};
+use self::shaping::Shaped;
+pub(crate) use self::{
+    response::{BODY_LIMIT, ERROR_BODY_BYTES, conceal},
+    text_form::text_form,
+};
 use crate::{
     breaker::Verdict,
     config::{AuthConfig, HandlerConfig, HttpConfig, RetryPolicy},

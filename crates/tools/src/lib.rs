@@ -11,8 +11,8 @@
 //! Never: Kubernetes types, provider JSON, SQL, an HTTP client of its own (requests leave only
 //! through [`mainstay_workload::Connector`]), or a secret in a log, error, event or `Debug` output.
 //!
-//! Start reading at [`toolset`], then `http` for a call, [`policy`] for a decision and [`openapi`] for
-//! tools that are found out at run time.
+//! Start reading at [`toolset`], then `http` for a call, [`policy`] for a decision, and [`openapi`] and `mcp`
+//! for tools that are found out at run time.
 
 pub mod arguments;
 mod breaker;
@@ -20,6 +20,7 @@ pub mod config;
 mod executor;
 mod http;
 pub mod invocation;
+mod mcp;
 pub mod openapi;
 pub mod policy;
 pub mod propagation;

@@ -26,6 +26,7 @@ mod tests;
 
 pub(crate) use self::{
     call::Call,
+    name::{Named, tool_names},
     source::{OpenapiSource, SourceContext},
 };
 pub use self::{

@@ -29,7 +29,7 @@ pub fn supported(handler: &HandlerConfig) -> Result<(), Unsupported> {
     };
     if !matches!(
         handler.kind,
-        HandlerType::Http | HandlerType::Openapi | HandlerType::Client
+        HandlerType::Http | HandlerType::Openapi | HandlerType::Mcp | HandlerType::Client
     ) {
         return refuse("HandlerTypeNotSupported", format!("type `{}`", handler.kind));
     }
@@ -58,10 +58,15 @@ mod tests {
     #[test]
     fn what_is_not_built_is_refused_by_name() {
         let handler = |kind| HandlerConfig::new("h", kind);
-        for kind in [HandlerType::Http, HandlerType::Openapi, HandlerType::Client] {
+        for kind in [
+            HandlerType::Http,
+            HandlerType::Openapi,
+            HandlerType::Mcp,
+            HandlerType::Client,
+        ] {
             assert_eq!(supported(&handler(kind)), Ok(()));
         }
-        for kind in [HandlerType::Grpc, HandlerType::Mcp, HandlerType::Platform] {
+        for kind in [HandlerType::Grpc, HandlerType::Platform] {
             let error = supported(&handler(kind)).unwrap_err();
             assert_eq!(error.reason, "HandlerTypeNotSupported");
             assert!(error.message.contains(&format!("type `{kind}`")), "{error}");

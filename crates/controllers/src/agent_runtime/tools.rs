@@ -12,8 +12,8 @@ use mainstay_resources::{
         tool_registry::{
             Handler, HandlerType,
             auth::{Auth, AuthType},
-            retry::HttpRetryPolicy,
-            transport::{HttpConfig, OpenApiConfig},
+            retry::{HttpRetryPolicy, McpRetryPolicy},
+            transport::{HttpConfig, McpConfig, McpTransport, OpenApiConfig},
         },
     },
     validation::{tool_auth, tool_registry},
@@ -131,6 +131,9 @@ impl Tools {
         if handler.kind == HandlerType::OpenApi {
             rendered.openapi = handler.open_api_config.as_ref().map(openapi);
         }
+        if handler.kind == HandlerType::Mcp {
+            rendered.mcp = handler.mcp_config.as_ref().map(mcp);
+        }
         if handler.kind == HandlerType::Client {
             rendered.client = handler.client_config.as_ref().map(|client| config::ClientConfig {
                 consent_message: client.consent_message.clone(),
@@ -214,6 +217,34 @@ fn openapi(config: &OpenApiConfig) -> config::OpenapiConfig {
     rendered.headers.clone_from(&config.headers);
     rendered.retry_policy = config.retry_policy.as_ref().map(retry);
     rendered
+}
+
+fn mcp(config: &McpConfig) -> config::McpConfig {
+    let transport = match config.transport {
+        McpTransport::Sse => config::McpTransport::Sse,
+        McpTransport::StreamableHttp => config::McpTransport::StreamableHttp,
+    };
+    let mut rendered = config::McpConfig::new(transport, &config.endpoint);
+    if let Some(filter) = &config.tool_filter {
+        rendered.allowlist.clone_from(&filter.allowlist);
+        rendered.blocklist.clone_from(&filter.blocklist);
+    }
+    rendered.retry_policy = config.retry_policy.as_ref().map(mcp_retry);
+    rendered
+}
+
+/// The four fields that an MCP policy has (OM-065).
+fn mcp_retry(policy: &McpRetryPolicy) -> config::RetryPolicy {
+    let default = config::RetryPolicy::new(u32::try_from(policy.max_attempts).unwrap_or(1));
+    config::RetryPolicy {
+        initial_backoff: duration(&policy.initial_backoff, default.initial_backoff),
+        backoff_multiplier: policy
+            .backoff_multiplier
+            .parse()
+            .unwrap_or(default.backoff_multiplier),
+        max_backoff: duration(&policy.max_backoff, default.max_backoff),
+        ..default
+    }
 }
 
 /// The handler is valid, so everything here parses; what does not would be the default, which is also what an absent
@@ -301,6 +332,35 @@ mod tests {
         assert_eq!(openapi.operation_filter, ["get_order"]);
         assert_eq!(openapi.retry_policy.as_ref().unwrap().max_attempts, 3);
         assert!(tools.names.is_empty(), "its tools are known to the agent only");
+    }
+
+    #[test]
+    fn an_mcp_handler_is_rendered_with_its_block_om_065_om_079_om_081() {
+        let tools = rendered(
+            json!([{ "name": "code", "type": "mcp", "mcpConfig": {
+                "transport": "streamable-http", "endpoint": "http://code:8080/mcp",
+                "toolFilter": { "allowlist": ["Read"], "blocklist": ["Write"] },
+                "retryPolicy": { "maxAttempts": 3, "initialBackoff": "1s", "backoffMultiplier": "1.5", "maxBackoff": "4s" },
+            }, "auth": { "type": "bearer", "secretRef": { "name": "code", "key": "token" } } }]),
+            false,
+        );
+        let handler = &tools.config.handlers[0];
+        let mut expected =
+            config::McpConfig::new(config::McpTransport::StreamableHttp, "http://code:8080/mcp");
+        expected.allowlist = vec!["Read".to_owned()];
+        expected.blocklist = vec!["Write".to_owned()];
+        expected.retry_policy = Some(config::RetryPolicy {
+            initial_backoff: Duration::from_secs(1),
+            backoff_multiplier: 1.5,
+            max_backoff: Duration::from_secs(4),
+            ..config::RetryPolicy::new(3)
+        });
+        assert_eq!(handler.mcp.as_ref(), Some(&expected));
+        assert_eq!(
+            handler.auth.as_ref().unwrap().credential_file.as_deref(),
+            Some("/etc/omnia/tool-secrets/code")
+        );
+        assert!(tools.unsupported.is_empty() && tools.names.is_empty());
     }
 
     #[test]

@@ -6,7 +6,10 @@
 mod configuration;
 mod policies;
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, Weak},
+    time::Duration,
+};
 
 use async_trait::async_trait;
 use mainstay_agent::{
@@ -20,8 +23,11 @@ use mainstay_llm::{
 use mainstay_server::facade::{self, FacadeMetrics, FacadeOptions};
 use mainstay_store::payload::PayloadStore;
 use mainstay_telemetry::{clock::SharedClock, random::SharedRandom, task, text::with_causes};
-use mainstay_tools::{AgentIdentity, Toolset, ToolsetOptions, config::ToolsConfig, policy::PolicyEngine};
-use mainstay_workload::{Role, RoleError, WorkloadContext};
+use mainstay_tools::{
+    AgentIdentity, Toolset, ToolsetOptions, Unavailable, config::ToolsConfig, policy::PolicyEngine,
+};
+use mainstay_workload::{Role, RoleError, WorkloadContext, WorkloadLog};
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use self::configuration::{Configuration, HandlerMode};
@@ -231,13 +237,37 @@ impl Agent {
             },
         );
         toolset.settled(DISCOVERED_WITHIN).await;
-        for missing in toolset.unavailable() {
-            context.log.line(format!(
-                "handler {} is not offered ({}): {}",
-                missing.handler, missing.reason, missing.message
+        let toolset = Arc::new(toolset);
+        let changes = toolset.changes();
+        let told = tell_problems(Arc::downgrade(&toolset), changes, context.log.clone());
+        task::spawn("tool problems", told);
+        Ok(toolset)
+    }
+}
+
+/// Says in the Pod's log which handlers lack what, as it changes, for as long as there is the toolset.
+async fn tell_problems(toolset: Weak<Toolset>, mut changes: watch::Receiver<u64>, log: WorkloadLog) {
+    let mut known: Vec<Unavailable> = Vec::new();
+    loop {
+        let Some(now) = toolset.upgrade().map(|toolset| toolset.unavailable()) else {
+            return;
+        };
+        for problem in now.iter().filter(|problem| !known.contains(problem)) {
+            log.line(format!("{}: {}", problem.reason, problem.message));
+        }
+        for solved in known
+            .iter()
+            .filter(|solved| !now.iter().any(|problem| problem.handler == solved.handler))
+        {
+            log.line(format!(
+                "handler `{}`: all of its tools are offered",
+                solved.handler
             ));
         }
-        Ok(Arc::new(toolset))
+        known = now;
+        if changes.changed().await.is_err() {
+            return;
+        }
     }
 }
 

@@ -6,10 +6,13 @@
 //! | `GET /orders/ID` | ORDER, or 404 |
 //! | `DELETE /orders/ID` | 204, or 404 |
 //! | `GET /openapi.json` | its description in OpenAPI 3.1 |
+//! | `/mcp` | the same as tools of a Model Context Protocol server, over streamable HTTP |
 //! | `GET /healthz` | 200 |
 //!
 //! ORDER is `{"id", "status", "customer", "items", "total", "carrier", "expected"}`. The orders are in memory: each
 //! start brings them back.
+
+mod mcp;
 
 use std::{
     collections::BTreeMap,
@@ -27,6 +30,7 @@ use axum::{
 use mainstay_workload::{Role, RoleError, WorkloadContext};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
 
 /// One order.
 #[derive(Clone, Debug, Serialize)]
@@ -44,8 +48,8 @@ struct Order {
 // A std mutex: held for one look-up, never across an await.
 type Orders = Arc<Mutex<BTreeMap<u64, Order>>>;
 
-/// The service as a router, with its orders as they are at the start.
-pub(crate) fn router() -> Router {
+/// The service as a router, with its orders as they are at the start. `ended` ends the streams that it keeps open.
+pub(crate) fn router(ended: &CancellationToken) -> Router {
     let orders: Orders = Arc::new(Mutex::new(
         first_orders()
             .into_iter()
@@ -57,6 +61,7 @@ pub(crate) fn router() -> Router {
         .route("/orders/{id}", get(read).delete(delete))
         .route("/openapi.json", get(|| async { Json(description()) }))
         .route("/healthz", get(|| async { "ok" }))
+        .route_service("/mcp", mcp::service(Arc::clone(&orders), ended))
         .with_state(orders)
 }
 
@@ -227,7 +232,7 @@ impl Role for Demo {
         context.log.line("the order service is ready");
         context.readiness.ready();
         let cancelled = context.cancellation.clone();
-        axum::serve(listener, router())
+        axum::serve(listener, router(&context.cancellation))
             .with_graceful_shutdown(async move { cancelled.cancelled().await })
             .await
             .map_err(|error| RoleError::new(format!("the order service ended: {error}")))
@@ -259,7 +264,7 @@ mod tests {
 
     #[tokio::test]
     async fn orders_are_read_listed_and_deleted() {
-        let router = router();
+        let router = router(&CancellationToken::new());
         let (status, body) = ask(&router, "GET", "/orders/1017").await;
         assert!(
             status == StatusCode::OK && body.contains("Harbour Express"),

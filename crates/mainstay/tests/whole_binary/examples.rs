@@ -37,7 +37,10 @@ fn every_folder_of_examples_is_tested_here() {
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
         .collect();
     folders.sort();
-    assert_eq!(folders, ["helpdesk", "helpdesk-openai", "helpdesk-openapi"]);
+    assert_eq!(
+        folders,
+        ["helpdesk", "helpdesk-mcp", "helpdesk-openai", "helpdesk-openapi"]
+    );
 }
 
 async fn answers_from_the_order_service(running: &Running, agent: &str) {
@@ -108,6 +111,12 @@ async fn the_help_desk_runs_on_a_model_that_speaks_chat_completions() {
 async fn the_help_desk_finds_its_tools_in_the_openapi_document_of_its_service() {
     let running = Running::on(&[&example("helpdesk"), &example("helpdesk-openapi")]);
     answers_from_the_order_service(&running, "helpdesk-openapi").await;
+}
+
+#[tokio::test]
+async fn the_help_desk_uses_the_tools_of_a_model_context_protocol_server_om_419() {
+    let running = Running::on(&[&example("helpdesk-mcp")]);
+    answers_from_the_order_service(&running, "helpdesk-mcp").await;
 }
 
 #[test]

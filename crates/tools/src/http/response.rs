@@ -11,7 +11,8 @@ use crate::{config::HttpConfig, invocation::FailureReason};
 /// Most bytes of an answer that are read (OM-386).
 pub(crate) const BODY_LIMIT: usize = 10 * 1024 * 1024;
 
-const ERROR_BODY_BYTES: usize = 512;
+/// Most bytes of an answer that an error quotes (OM-387).
+pub(crate) const ERROR_BODY_BYTES: usize = 512;
 const REDACTED: &str = "[REDACTED]";
 
 // A shorter secret would be found in ordinary words.
@@ -102,7 +103,7 @@ fn looks_like_json(body: &str) -> bool {
 
 /// Some backends send back the headers they got. A credential must reach neither the model nor the
 /// record (OM-590).
-fn conceal(mut text: String, secrets: &[SecretString]) -> String {
+pub(crate) fn conceal(mut text: String, secrets: &[SecretString]) -> String {
     for secret in secrets {
         let secret = secret.expose_secret();
         if secret.len() >= SHORTEST_SECRET && text.contains(secret) {

@@ -24,17 +24,17 @@ pub(super) fn generated_id(method: &str, path: &str) -> String {
 }
 
 /// One operation, as far as its name goes.
-pub(super) struct Named<'a> {
-    pub(super) id: &'a str,
-    pub(super) method: &'a str,
-    pub(super) path: &'a str,
+pub(crate) struct Named<'a> {
+    pub(crate) id: &'a str,
+    pub(crate) method: &'a str,
+    pub(crate) path: &'a str,
 }
 
 /// The tools' names, in the order of `operations`.
 ///
 /// An id that is a fit name is kept. Of ids that give the same name, only the one that needs no change
 /// keeps it; all others end in a digest of what they name.
-pub(super) fn tool_names(operations: &[Named<'_>]) -> Vec<String> {
+pub(crate) fn tool_names(operations: &[Named<'_>]) -> Vec<String> {
     let mut wanted: BTreeMap<String, usize> = BTreeMap::new();
     for operation in operations {
         *wanted.entry(fit(operation.id)).or_default() += 1;

@@ -13,6 +13,7 @@ use crate::{
     config::{HandlerConfig, HandlerType},
     executor::Executor,
     http::HttpTool,
+    mcp::McpSource,
     openapi::{OpenapiSource, SourceContext},
     support::supported,
 };
@@ -71,6 +72,13 @@ fn contribution(handler: &HandlerConfig, context: &SourceContext) -> Result<Cont
     if handler.kind == HandlerType::Openapi {
         let config = handler.openapi.as_ref().ok_or_else(|| missing("openAPIConfig"))?;
         let source = OpenapiSource::new(handler, config, context.clone());
+        return Ok(Contribution::Source(Box::new(source)));
+    }
+    if handler.kind == HandlerType::Mcp {
+        let config = handler.mcp.as_ref().ok_or_else(|| missing("mcpConfig"))?;
+        let source = McpSource::new(handler, config, context.clone()).map_err(|problem| {
+            unavailable("HandlerInvalid", format!("handler `{}`: {problem}", handler.name))
+        })?;
         return Ok(Contribution::Source(Box::new(source)));
     }
     let definition = handler.tool.as_ref().ok_or_else(|| missing("tool"))?;

@@ -1,0 +1,128 @@
+//! One handler's server: where it is, and what each request to it carries.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderMap, Method};
+use mainstay_workload::OutboundRequest;
+use secrecy::{ExposeSecret, SecretString};
+use url::Url;
+
+use super::{CallState, McpFailure};
+use crate::{
+    config::{HandlerConfig, McpConfig},
+    http::{conceal, credentials, headers},
+    invocation::FailureReason,
+    openapi::SourceContext,
+    transport::Opened,
+};
+
+/// See the [module](self).
+#[derive(Debug)]
+pub(super) struct Server {
+    pub(super) handler: HandlerConfig,
+    pub(super) config: McpConfig,
+    pub(super) context: SourceContext,
+    url: Url,
+}
+
+/// The headers of a request, and the texts that must not come back in its answer.
+pub(super) struct Carried {
+    pub(super) headers: HeaderMap,
+    pub(super) secrets: Vec<SecretString>,
+}
+
+impl Carried {
+    /// `text` without the secrets.
+    pub(super) fn conceal(&self, text: String) -> String {
+        conceal(text, &self.secrets)
+    }
+}
+
+impl Server {
+    /// The server of `handler`, whose block is `config`.
+    ///
+    /// # Errors
+    /// Why the endpoint cannot be used.
+    pub(super) fn new(
+        handler: &HandlerConfig,
+        config: &McpConfig,
+        context: SourceContext,
+    ) -> Result<Self, String> {
+        let url = Url::parse(config.endpoint.trim())
+            .map_err(|error| format!("`mcpConfig.endpoint` is not a URL: {error}"))?;
+        Ok(Self {
+            handler: handler.clone(),
+            config: config.clone(),
+            context,
+            url,
+        })
+    }
+
+    pub(super) fn url(&self) -> &Url {
+        &self.url
+    }
+
+    /// The headers that the configuration, the caller and the policies give a request. They are made anew
+    /// for each request, so that a rotated credential is used by the next one (OM-397, OM-401, OM-420).
+    pub(super) async fn carried(&self, call: Option<&CallState>) -> Result<Carried, McpFailure> {
+        let unavailable = |error: credentials::CredentialError| {
+            McpFailure::lasting(FailureReason::CredentialUnavailable, error.to_string())
+        };
+        let files = &self.context.files;
+        let mut secrets = Vec::new();
+        let mut secret = Vec::new();
+        for (name, file) in &self.handler.secret_headers {
+            let header = credentials::secret_header(file, files)
+                .await
+                .map_err(unavailable)?;
+            secrets.extend(header.hidden);
+            secret.push((name.as_str(), header.value));
+        }
+        let authorization = credentials::authorization(self.handler.auth.as_ref(), files)
+            .await
+            .map_err(unavailable)?;
+        let authorization = authorization.map(|header| {
+            secrets.extend(header.hidden);
+            header.value
+        });
+        let headers = headers::assemble(headers::Sources {
+            content_type: None,
+            fixed: None,
+            secret,
+            authorization,
+            propagated: call.map(|call| &call.propagated),
+            injected: call.map(|call| &call.injected),
+            from_arguments: &[],
+        })
+        .map_err(|error| McpFailure::lasting(FailureReason::RequestInvalid, error.to_string()))?;
+        // The longest first: a password inside `user:password` must not leave the user's name.
+        secrets.sort_by_key(|secret| std::cmp::Reverse(secret.expose_secret().len()));
+        if let Some(call) = call {
+            call.note_secrets(secrets.clone());
+        }
+        Ok(Carried { headers, secrets })
+    }
+
+    /// Sends a request to `url`, which is the server's or one that it announced.
+    pub(super) async fn send(
+        &self,
+        method: Method,
+        url: Url,
+        headers: HeaderMap,
+        body: Option<Bytes>,
+        deadline: Duration,
+    ) -> Result<Opened, McpFailure> {
+        self.context
+            .transport
+            .open(OutboundRequest {
+                method,
+                url,
+                headers,
+                body,
+                deadline,
+            })
+            .await
+            .map_err(|error| McpFailure::unanswered(&error))
+    }
+}
