@@ -55,7 +55,10 @@ async fn run(arguments: &[&str]) -> Result<(), String> {
         other => return Err(format!("there is no transport {other}")),
     };
     let set = connect(transport, url)?;
-    set.settled(PATIENCE).await;
+    let mut changes = set.changes();
+    let listed = changes.wait_for(|_| set.unavailable().is_empty());
+    // Where they are not listed in time, the reason says so.
+    let _ = tokio::time::timeout(PATIENCE, listed).await;
     if let Some(problem) = set.unavailable().first() {
         return Err(format!("{}: {}", problem.reason, problem.message));
     }

@@ -1,6 +1,9 @@
 //! One handler's server: where it is, and what each request to it carries.
 
-use std::time::Duration;
+use std::{
+    sync::atomic::{AtomicBool, Ordering},
+    time::Duration,
+};
 
 use bytes::Bytes;
 use http::{HeaderMap, Method};
@@ -24,6 +27,7 @@ pub(super) struct Server {
     pub(super) config: McpConfig,
     pub(super) context: SourceContext,
     url: Url,
+    is_older: AtomicBool,
 }
 
 /// The headers of a request, and the texts that must not come back in its answer.
@@ -56,11 +60,22 @@ impl Server {
             config: config.clone(),
             context,
             url,
+            is_older: AtomicBool::new(false),
         })
     }
 
     pub(super) fn url(&self) -> &Url {
         &self.url
+    }
+
+    /// Whether the server spoke the protocol's older era when it was last connected to. It is then not asked
+    /// about the newer one first: some servers begin a session for the question and keep it.
+    pub(super) fn is_older(&self) -> bool {
+        self.is_older.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn note_era(&self, is_older: bool) {
+        self.is_older.store(is_older, Ordering::Relaxed);
     }
 
     /// The headers that the configuration, the caller and the policies give a request. They are made anew

@@ -134,6 +134,7 @@ impl Session {
             _connection: connection.clone().drop_guard(),
         };
         let is_modern = !version.has_initialize();
+        server.note_era(!is_modern);
         let watching = connection.run_until_cancelled_owned(watch_over(
             service,
             Watch {
@@ -305,14 +306,20 @@ async fn handshake(
             backoff.base_duration = FIRST_WAIT;
             config.retry_config = Arc::new(backoff);
             let transport = StreamableHttpClientTransport::with_client(client.clone(), config);
-            let lifecycle = ClientLifecycleMode::Auto {
-                preferred_versions: vec![ProtocolVersion::LATEST],
-                legacy_version: Some(ProtocolVersion::LATEST_WITH_INITIALIZE),
+            let lifecycle = if client.server().is_older() {
+                ClientLifecycleMode::Initialize
+            } else {
+                ClientLifecycleMode::Auto {
+                    preferred_versions: vec![ProtocolVersion::LATEST],
+                    legacy_version: Some(ProtocolVersion::LATEST_WITH_INITIALIZE),
+                }
             };
             listener.serve_with_lifecycle(transport, lifecycle).await
         }
     };
     began.map_err(|error| {
+        // It may have been replaced by one of the newer era.
+        client.server().note_era(false);
         client.last_failure().unwrap_or_else(|| {
             let text = mainstay_telemetry::text::escape(&error.to_string(), crate::http::ERROR_BODY_BYTES);
             McpFailure::transient(

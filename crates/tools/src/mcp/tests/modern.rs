@@ -75,6 +75,29 @@ async fn the_newest_revision_is_spoken_where_both_sides_know_it_om_420() {
     assert_eq!(*served.versions.lock().unwrap(), ["2026-07-28"]);
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_server_that_is_replaced_by_one_of_the_other_era_is_found_again_om_422() {
+    let older = super::fake::Fake::new(&["echo"], super::fake::Config::default());
+    let served = Served::default();
+    served.tools.lock().unwrap().push("echo");
+    let way = Routed::to(older.router());
+    let set = ready(McpTransport::StreamableHttp, &way, |_| {}).await;
+    older.restart();
+    assert!(!call(&set, "echo", json!({})).await.is_error);
+    assert_eq!(
+        older.count("server/discover"),
+        1,
+        "it is known to be of the older era"
+    );
+    way.set(Some(router(&served)));
+    // The library's server speaks both, so the older one's way works at once.
+    let outcome = call(&set, "echo", json!({})).await;
+    assert!(!outcome.is_error, "{outcome:?}");
+    way.set(Some(older.router()));
+    let outcome = call(&set, "echo", json!({})).await;
+    assert!(!outcome.is_error, "{outcome:?}");
+}
+
 /// Its requests stand alone: a server that was away is called again as soon as it is back.
 #[tokio::test(start_paused = true)]
 async fn a_server_of_the_newer_era_that_was_away_is_called_again_om_422() {
