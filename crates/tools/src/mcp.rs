@@ -11,6 +11,7 @@
 //!
 //! Start reading at `connection`, then `tool`.
 
+mod answer;
 mod call;
 mod client;
 mod connection;
@@ -23,6 +24,7 @@ mod server;
 mod session;
 mod source;
 mod tool;
+mod watch;
 
 #[cfg(test)]
 mod tests;

@@ -4,12 +4,14 @@ use std::{future::Future, sync::Arc};
 
 use bytes::Bytes;
 use futures::{StreamExt, stream::BoxStream};
-use http::{HeaderValue, Method, StatusCode, header};
+use http::{HeaderValue, Method, header};
 use mainstay_workload::sse::Event;
 use rmcp::{RoleClient, model::ServerJsonRpcMessage, service::TxJsonRpcMessage, transport::Transport};
 use url::Url;
 
-use super::{McpFailure, REQUEST_DEADLINE, SessionClient, client::call_state, events};
+use super::{
+    McpFailure, REQUEST_DEADLINE, SessionClient, answer::UNKNOWN_SESSION, client::call_state, events,
+};
 use crate::{http::ERROR_BODY_BYTES, invocation::FailureReason};
 
 /// See the [module](self). The session lasts as long as the stream.
@@ -181,12 +183,8 @@ async fn post(
     let body = mainstay_telemetry::text::escape(&body, ERROR_BODY_BYTES);
     let failure = McpFailure::status(opened.status, &body);
     // D5: each of these is how some server says that it does not know the session.
-    let is_session_lost = matches!(
-        opened.status,
-        StatusCode::NOT_FOUND | StatusCode::BAD_REQUEST | StatusCode::SERVICE_UNAVAILABLE
-    );
     Err(McpFailure {
-        is_session_lost,
+        is_session_lost: UNKNOWN_SESSION.contains(&opened.status),
         ..failure
     })
 }

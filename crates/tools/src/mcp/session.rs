@@ -9,8 +9,7 @@ use rmcp::{
     model::{
         CallToolRequest, CallToolRequestParams, CancelledNotification, CancelledNotificationParam,
         ClientCapabilities, ClientConfig, ClientRequest, ErrorCode, Implementation, ListToolsRequest,
-        PaginatedRequestParams, PingRequest, ProtocolVersion, RequestId, ServerNotification, ServerResult,
-        SubscriptionFilter,
+        PaginatedRequestParams, ProtocolVersion, RequestId, ServerResult,
     },
     service::{NotificationContext, PeerRequestOptions, RunningService, ServiceError},
     transport::{
@@ -19,13 +18,14 @@ use rmcp::{
     },
 };
 use serde_json::{Map, Value};
-use tokio::{sync::watch, time::Instant};
+use tokio::sync::watch;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::{
     CallState, MESSAGE_LIMIT, McpFailure, REQUEST_DEADLINE, Server, SessionClient,
     event_stream::EventStream,
     listing::{Listing, walk},
+    watch::{Watch, changed, watch_over},
 };
 use crate::{config::McpTransport, invocation::FailureReason};
 
@@ -35,23 +35,13 @@ const HANDSHAKE_DEADLINE: Duration = Duration::from_secs(20);
 /// How long a list of tools may take, with all its pages.
 const LISTING_DEADLINE: Duration = Duration::from_secs(30);
 
-/// How often an idle server of the older era is asked whether it still knows the session.
-const PING_INTERVAL: Duration = Duration::from_secs(60);
-
 /// Calls that may wait for their answers at once. The library's own limit is for one person's client; here
 /// all sessions of an agent share it.
 const CONCURRENT_CALLS: usize = 256;
 
-/// Attempts to open the stream of a server's notices, one after the other, before the server counts as gone.
-const SUBSCRIPTION_ATTEMPTS: u32 = 3;
-
-/// Waits between them. They grow as long as the streams that are opened end at once.
-const FIRST_WAIT: Duration = Duration::from_millis(250);
-const LONGEST_WAIT: Duration = Duration::from_secs(30);
-const SUBSCRIPTION_LASTS: Duration = Duration::from_secs(30);
-
 /// Tries to go on with a stream that broke, before what was expected of it is given up.
 const STREAM_ATTEMPTS: usize = 4;
+const FIRST_WAIT: Duration = Duration::from_millis(250);
 
 /// See the [module](self).
 #[derive(Debug)]
@@ -81,10 +71,6 @@ impl ClientHandler for Listener {
     async fn on_tool_list_changed(&self, _context: NotificationContext<RoleClient>) {
         changed(&self.changes);
     }
-}
-
-fn changed(changes: &watch::Sender<u64>) {
-    changes.send_modify(|count| *count += 1);
 }
 
 impl Session {
@@ -328,82 +314,4 @@ async fn handshake(
             )
         })
     })
-}
-
-struct Watch {
-    peer: Peer<RoleClient>,
-    lost: CancellationToken,
-    changes: watch::Sender<u64>,
-    is_modern: bool,
-    tells_changes: bool,
-}
-
-/// Keeps the connection until it ends, and finds out where it ends silently.
-async fn watch_over(service: RunningService<RoleClient, Listener>, watch: Watch) {
-    let lost = watch.lost.clone();
-    let observed = async {
-        match (watch.is_modern, watch.tells_changes) {
-            (false, _) => watch.ping().await,
-            (true, true) => watch.subscribe().await,
-            // Its requests stand alone: there is nothing to lose and nothing to hear.
-            (true, false) => {}
-        }
-        std::future::pending::<()>().await;
-    };
-    tokio::select! {
-        _ = service.waiting() => lost.cancel(),
-        () = observed => {}
-    }
-}
-
-impl Watch {
-    async fn ping(&self) {
-        loop {
-            tokio::time::sleep(PING_INTERVAL).await;
-            let ping = ClientRequest::PingRequest(PingRequest::default());
-            match tokio::time::timeout(REQUEST_DEADLINE, self.peer.send_request(ping)).await {
-                // An answer that refuses the question is one too.
-                Ok(Ok(_) | Err(ServiceError::McpError(_) | ServiceError::UnexpectedResponse)) => {}
-                Ok(Err(_)) | Err(_) => {
-                    self.lost.cancel();
-                    return;
-                }
-            }
-        }
-    }
-
-    async fn subscribe(&self) {
-        let mut failures = 0;
-        let mut wait = FIRST_WAIT;
-        loop {
-            let filter = SubscriptionFilter::builder().tools_list_changed().build();
-            match tokio::time::timeout(REQUEST_DEADLINE, self.peer.listen(filter)).await {
-                Ok(Ok(mut subscription)) => {
-                    failures = 0;
-                    let began = Instant::now();
-                    while let Ok(Some(notice)) = subscription.next().await {
-                        if matches!(notice, ServerNotification::ToolListChangedNotification(_)) {
-                            changed(&self.changes);
-                        }
-                    }
-                    if began.elapsed() >= SUBSCRIPTION_LASTS {
-                        wait = FIRST_WAIT;
-                    }
-                    // What is said until the next one begins is not heard.
-                    changed(&self.changes);
-                }
-                // The server has no such notices after all.
-                Ok(Err(ServiceError::McpError(_) | ServiceError::UnexpectedResponse)) => return,
-                Ok(Err(_)) | Err(_) => {
-                    failures += 1;
-                    if failures >= SUBSCRIPTION_ATTEMPTS {
-                        self.lost.cancel();
-                        return;
-                    }
-                }
-            }
-            tokio::time::sleep(wait).await;
-            wait = (wait * 2).min(LONGEST_WAIT);
-        }
-    }
 }
