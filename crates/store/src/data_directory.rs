@@ -2,11 +2,14 @@
 //! Requirements KA-033, OR-277; contract "Data directory and durability".
 
 use std::fs::{DirBuilder, File, OpenOptions, Permissions};
-use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
-use rustix::fs::{FlockOperation, OFlags};
+use rustix::fs::FlockOperation;
+
+use crate::private_file::no_follow;
 
 /// Why a data directory cannot be used. Nothing in it was changed, but for [`DataDirectoryError::Io`] midway.
 #[derive(Debug, thiserror::Error)]
@@ -84,6 +87,9 @@ impl DataDirectoryError {
 }
 
 const LOCK: &str = "lock";
+/// How long two processes that look at the lock at the same time may keep each other waiting.
+const SETTLING: Duration = Duration::from_millis(500);
+const PAUSE: Duration = Duration::from_millis(5);
 const FOLDERS: [&str; 4] = ["ca", "keys", "pods", "logs"];
 const OWN_FILES: [&str; 6] = [
     ".gitignore",
@@ -174,41 +180,44 @@ impl DataDirectory {
     }
 }
 
-/// Writes a file with mode 0600 so that a reader sees the old or the new content, never a part: a neighbour file is
-/// written, synced and renamed over it.
+/// Writes a file of the data directory: [`crate::write_private`].
+///
+/// # Errors
+/// The file cannot be written.
 pub fn write_private(path: &Path, content: &[u8]) -> Result<(), DataDirectoryError> {
-    let failed = |source| DataDirectoryError::at(path, source);
-    let mut neighbour = path.as_os_str().to_owned();
-    neighbour.push(".new");
-    let neighbour = PathBuf::from(neighbour);
-    let mut file = OpenOptions::new()
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .mode(0o600)
-        .custom_flags(no_follow())
-        .open(&neighbour)
-        .map_err(failed)?;
-    file.set_permissions(Permissions::from_mode(0o600))
-        .map_err(failed)?;
-    file.write_all(content)
-        .and_then(|()| file.sync_all())
-        .map_err(failed)?;
-    std::fs::rename(&neighbour, path).map_err(failed)
+    crate::write_private(path, content).map_err(|source| DataDirectoryError::at(path, source))
 }
 
 /// The process that holds the lock of a data directory, if one does. Used by commands that talk to a running server.
+///
+/// A process that has only just taken the lock writes its number a moment later; until then the file has that of an earlier
+/// one, which is not told.
 pub fn holder(path: &Path) -> Option<u32> {
     let file = File::open(path.join(LOCK)).ok()?;
-    match rustix::fs::flock(&file, FlockOperation::NonBlockingLockShared) {
-        Ok(()) => None,
-        Err(_) => read_pid(&file),
+    let until = Instant::now() + SETTLING;
+    loop {
+        if rustix::fs::flock(&file, FlockOperation::NonBlockingLockShared).is_ok() {
+            return None;
+        }
+        match read_pid(&file) {
+            Some(pid) if is_alive(pid) => return Some(pid),
+            _ if Instant::now() >= until => return None,
+            _ => std::thread::sleep(PAUSE),
+        }
     }
 }
 
-fn no_follow() -> i32 {
-    // The flag bits fit: they are the platform's own `int` constants.
-    (OFlags::NOFOLLOW | OFlags::CLOEXEC).bits() as i32
+/// Whether there is a process of that number, ours or somebody else's.
+fn is_alive(pid: u32) -> bool {
+    i32::try_from(pid)
+        .ok()
+        .and_then(rustix::process::Pid::from_raw)
+        .is_some_and(|pid| {
+            !matches!(
+                rustix::process::test_kill_process(pid),
+                Err(rustix::io::Errno::SRCH)
+            )
+        })
 }
 
 fn create_private_folder(path: &Path) -> Result<(), DataDirectoryError> {
@@ -264,27 +273,38 @@ fn take_lock(path: &Path) -> Result<File, DataDirectoryError> {
         .custom_flags(no_follow())
         .open(&lock_path)
         .map_err(failed)?;
-    match rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => {}
-        Err(rustix::io::Errno::WOULDBLOCK) => {
+    let until = Instant::now() + SETTLING;
+    loop {
+        match rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => break,
+            Err(rustix::io::Errno::WOULDBLOCK) => {}
+            Err(errno) => return Err(failed(errno.into())),
+        }
+        // Whoever only looks for the holder has a lock too, which is shared and lasts a moment. The holder's does not share.
+        let is_held = rustix::fs::flock(&lock, FlockOperation::NonBlockingLockShared).is_err();
+        if is_held || Instant::now() >= until {
             return Err(DataDirectoryError::InUse {
                 path: path.to_owned(),
-                holder: read_pid(&lock),
+                holder: holder(path),
             });
         }
-        Err(errno) => return Err(failed(errno.into())),
+        rustix::fs::flock(&lock, FlockOperation::Unlock).map_err(|errno| failed(errno.into()))?;
+        std::thread::sleep(PAUSE);
     }
-    lock.set_len(0)
-        .and_then(|()| lock.seek(SeekFrom::Start(0)))
-        .and_then(|_| writeln!(lock, "{}", std::process::id()))
+    // Written over the old number before it is cut to length: there is no moment at which the file has none.
+    let number = format!("{}\n", std::process::id());
+    lock.write_all(number.as_bytes())
+        .and_then(|()| lock.set_len(number.len() as u64))
         .map_err(failed)?;
     Ok(lock)
 }
 
+/// The number in the lock file's first line.
 fn read_pid(lock: &File) -> Option<u32> {
-    let mut text = String::new();
-    lock.take(32).read_to_string(&mut text).ok()?;
-    text.trim().parse().ok()
+    let mut start = [0; 32];
+    let length = lock.read_at(&mut start, 0).ok()?;
+    let text = std::str::from_utf8(start.get(..length)?).ok()?;
+    text.lines().next()?.trim().parse().ok()
 }
 
 #[cfg(test)]
@@ -309,6 +329,36 @@ mod tests {
             std::fs::read_to_string(data.path().join(".gitignore")).unwrap(),
             "*\n"
         );
+    }
+
+    #[test]
+    fn ka_033_looking_for_the_holder_keeps_nobody_from_the_lock() {
+        let world = tempfile::tempdir().unwrap();
+        let path = world.path().join("data");
+        drop(DataDirectory::open(&path).unwrap());
+        let stop = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+                    holder(&path);
+                }
+            });
+            for _opened in 0..200 {
+                drop(DataDirectory::open(&path).unwrap());
+            }
+            stop.store(true, std::sync::atomic::Ordering::Relaxed);
+        });
+    }
+
+    #[test]
+    fn ka_033_a_number_that_an_earlier_process_left_is_not_told() {
+        let world = tempfile::tempdir().unwrap();
+        let data = DataDirectory::open(world.path().join("data")).unwrap();
+        // No process has this number: it is beyond what a system gives.
+        std::fs::write(data.path().join(LOCK), "2147483646\n").unwrap();
+        assert_eq!(holder(data.path()), None);
+        std::fs::write(data.path().join(LOCK), format!("{}\n46\n", std::process::id())).unwrap();
+        assert_eq!(holder(data.path()), Some(std::process::id()));
     }
 
     #[test]

@@ -21,6 +21,8 @@ pub mod data_directory;
 pub mod kube;
 pub mod layout;
 pub mod payload;
+mod private_file;
 mod storage;
 
+pub use private_file::write_private;
 pub use storage::{CommitGate, StorageFault};
