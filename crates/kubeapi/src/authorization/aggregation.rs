@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::{GROUP, Rule};
+use super::{GROUP, Rule, rules};
 use crate::{
     api::Api,
     builtin::strategy::labels,
@@ -30,7 +30,16 @@ impl Api {
             .list(CLUSTER_ROLES, None)
             .items
             .iter()
-            .filter_map(|stored| serde_json::from_slice(&stored.value).ok())
+            .filter_map(|stored| match serde_json::from_slice(&stored.value) {
+                Ok(role) => Some(role),
+                Err(error) => {
+                    tracing::error!(
+                        resource = CLUSTER_ROLES, name = %stored.key.name, %error,
+                        "a stored role cannot be read and is not aggregated"
+                    );
+                    None
+                }
+            })
             .collect();
         let snapshot = self.registry().snapshot();
         let Some(kind) = snapshot.kinds.lookup(GROUP, "v1", "clusterroles") else {
@@ -76,11 +85,7 @@ impl Api {
 }
 
 fn rules_of(role: &Value) -> Vec<Rule> {
-    role.get("rules")
-        .cloned()
-        .and_then(|rules| serde_json::from_value::<Option<Vec<Rule>>>(rules).ok())
-        .flatten()
-        .unwrap_or_default()
+    rules::read_and_report(CLUSTER_ROLES, role)
 }
 
 /// The rules of the roles that `role` selects, each once; `None` if it is not made of others. `roles` are sorted by name.

@@ -7,7 +7,10 @@
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use serde_json::{Map, Value, json};
 
-use super::{GROUP, Rule, rules::missing};
+use super::{
+    CLUSTER_ROLES, GROUP, Rule,
+    rules::{self, missing},
+};
 use crate::{
     api::{Api, OpenError},
     commit, object,
@@ -57,10 +60,17 @@ impl Api {
             return Ok(());
         };
         let key = commit::key(&kind.storage_resource, "", &name);
-        let present = self
-            .store()
-            .get(&key)
-            .and_then(|stored| serde_json::from_slice::<Value>(&stored.value).ok());
+        let present =
+            match self.store().get(&key) {
+                None => None,
+                Some(stored) => Some(serde_json::from_slice::<Value>(&stored.value).map_err(|source| {
+                    OpenError::Stored {
+                        resource: kind.storage_resource.clone(),
+                        name: name.clone(),
+                        source,
+                    }
+                })?),
+            };
         let intention = match present {
             None => Intention::Create(wanted),
             Some(present) => match completed(&present, &wanted) {
@@ -116,12 +126,7 @@ fn completed(present: &Value, wanted: &Value) -> Option<Value> {
         }
     }
     if wanted.get("aggregationRule").is_none() && wanted.get("rules").is_some() {
-        let read = |object: &Value| -> Vec<Rule> {
-            serde_json::from_value::<Option<Vec<Rule>>>(object.get("rules").cloned().unwrap_or_default())
-                .ok()
-                .flatten()
-                .unwrap_or_default()
-        };
+        let read = |object: &Value| rules::read_and_report(CLUSTER_ROLES, object);
         let mut rules = read(present);
         let lacking: Vec<Rule> = read(wanted)
             .into_iter()

@@ -4,21 +4,15 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use mainstay_store::kube::KubeStore;
 use serde::Deserialize;
+use serde_json::Value;
 
-use super::{Attributes, Decision, Rule};
+use super::{Attributes, Decision, Rule, rules};
 use crate::identity::{self, Identity};
 
 const ROLES: &str = "rbac.authorization.k8s.io/roles";
 const CLUSTER_ROLES: &str = "rbac.authorization.k8s.io/clusterroles";
 const ROLE_BINDINGS: &str = "rbac.authorization.k8s.io/rolebindings";
 const CLUSTER_ROLE_BINDINGS: &str = "rbac.authorization.k8s.io/clusterrolebindings";
-
-/// The part of a role that is looked at.
-#[derive(Debug, Default, Deserialize)]
-struct Role {
-    #[serde(default)]
-    rules: Option<Vec<Rule>>,
-}
 
 /// `roleRef`
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -77,8 +71,8 @@ impl Policy {
             ..Self::default()
         };
         for resource in [ROLES, CLUSTER_ROLES] {
-            for (key, role) in stored::<Role>(store, resource) {
-                policy.roles.insert(key, role.rules.unwrap_or_default());
+            for (key, role) in stored::<Value>(store, resource) {
+                policy.roles.insert(key, rules::read_and_report(resource, &role));
             }
         }
         for resource in [ROLE_BINDINGS, CLUSTER_ROLE_BINDINGS] {

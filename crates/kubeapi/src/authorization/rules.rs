@@ -1,8 +1,76 @@
 //! One rule of a role: what it allows, and whether it covers another.
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::attributes::{Attributes, ResourceAttributes};
+
+/// A rule of a stored role that cannot be read, and so grants nothing.
+#[derive(Debug, thiserror::Error)]
+#[error("{field}: {source}")]
+pub(super) struct DamagedRule {
+    /// Such as `rules[2].verbs`.
+    pub(super) field: String,
+    source: serde_json::Error,
+}
+
+/// The rules of a stored role, and those that cannot be read.
+pub(super) fn read(role: &Value) -> (Vec<Rule>, Vec<DamagedRule>) {
+    let mut rules = Vec::new();
+    let mut damaged = Vec::new();
+    match role.get("rules") {
+        None | Some(Value::Null) => {}
+        Some(Value::Array(stored)) => {
+            for (index, rule) in stored.iter().enumerate() {
+                match Rule::deserialize(rule) {
+                    Ok(rule) => rules.push(rule),
+                    Err(source) => damaged.push(DamagedRule {
+                        field: damaged_field(rule, index),
+                        source,
+                    }),
+                }
+            }
+        }
+        Some(other) => {
+            if let Err(source) = Vec::<Value>::deserialize(other) {
+                let field = "rules".to_owned();
+                damaged.push(DamagedRule { field, source });
+            }
+        }
+    }
+    (rules, damaged)
+}
+
+/// The rules of a stored role; those that cannot be read are told to whoever reads the log.
+pub(super) fn read_and_report(resource: &str, role: &Value) -> Vec<Rule> {
+    let (rules, damaged) = read(role);
+    for rule in damaged {
+        tracing::error!(
+            resource,
+            namespace = crate::object::namespace(role),
+            name = crate::object::name(role),
+            field = rule.field,
+            error = %rule.source,
+            "a rule of a stored role cannot be read and grants nothing"
+        );
+    }
+    rules
+}
+
+/// The list of the rule that is none, or the rule itself.
+fn damaged_field(rule: &Value, index: usize) -> String {
+    let list = rule.as_object().into_iter().flatten().find(|(name, value)| {
+        let is_known = matches!(
+            name.as_str(),
+            "apiGroups" | "nonResourceURLs" | "resourceNames" | "resources" | "verbs"
+        );
+        is_known && Vec::<String>::deserialize(*value).is_err()
+    });
+    match list {
+        Some((name, _)) => format!("rules[{index}].{name}"),
+        None => format!("rules[{index}]"),
+    }
+}
 
 /// `rbac.authorization.k8s.io/v1 PolicyRule`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -200,4 +268,27 @@ pub(super) fn describe(parts: Vec<Rule>) -> String {
     lines.sort();
     lines.dedup();
     lines.join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::expect_used)]
+    use serde_json::json;
+
+    use super::read;
+
+    #[test]
+    fn a_damaged_rule_grants_nothing_is_named_and_leaves_the_others_ka_041() {
+        let role = json!({"rules": [
+            {"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]},
+            {"apiGroups": [""], "resources": "pods", "verbs": ["get"]},
+            5,
+        ]});
+        let (rules, damaged) = read(&role);
+        assert_eq!(rules.len(), 1);
+        let fields: Vec<&str> = damaged.iter().map(|rule| rule.field.as_str()).collect();
+        assert_eq!(fields, ["rules[1].resources", "rules[2]"]);
+        assert_eq!(read(&json!({"rules": "x"})).1[0].field, "rules");
+        assert!(read(&json!({"rules": null})).1.is_empty());
+    }
 }
