@@ -6,7 +6,7 @@
 //! older one never overwrites it. The queues are sets of names, so their size is bounded by the number of objects.
 
 use std::{
-    collections::{BTreeSet, HashMap, HashSet, VecDeque},
+    collections::{BTreeSet, HashMap, HashSet},
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
@@ -55,7 +55,8 @@ struct State {
     /// Definitions that are being removed, as `PLURAL.GROUP`.
     dying_definitions: HashSet<String>,
     roles: bool,
-    events: VecDeque<(Timestamp, Key, u64)>,
+    /// When each Event was written last, the oldest first.
+    events: BTreeSet<(Timestamp, Key, u64)>,
 }
 
 /// The work that commits leave behind.
@@ -95,8 +96,19 @@ impl Aftermath {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes a commit, or at start an object that was already stored.
+    /// Notes a commit.
     pub(crate) fn observe(&self, key: &Key, object: &Value, revision: u64, removed: bool) {
+        self.note(key, object, revision, removed, self.clock.now());
+    }
+
+    /// Notes at start an object that was already stored: an Event is as old then as it says itself.
+    pub(crate) fn recall(&self, key: &Key, object: &Value, revision: u64) {
+        let now = self.clock.now();
+        let written = last_written(object).map_or(now, |written| written.min(now));
+        self.note(key, object, revision, false, written);
+    }
+
+    fn note(&self, key: &Key, object: &Value, revision: u64, removed: bool, written: Timestamp) {
         let mut state = self.state();
         let owners = object::owner_references(object);
         state.index(key, &owners, revision, removed);
@@ -139,8 +151,7 @@ impl Aftermath {
             }
             CLUSTER_ROLES => state.roles = true,
             "/events" if !removed => {
-                let now = self.clock.now();
-                state.events.push_back((now, key.clone(), revision));
+                state.events.insert((written, key.clone(), revision));
             }
             _ => {}
         }
@@ -229,10 +240,10 @@ impl Aftermath {
         let mut expired = Vec::new();
         while state
             .events
-            .front()
+            .first()
             .is_some_and(|(written, _, _)| *written <= deadline)
         {
-            if let Some((_, key, revision)) = state.events.pop_front() {
+            if let Some((_, key, revision)) = state.events.pop_first() {
                 expired.push((key, revision));
             }
         }
@@ -241,7 +252,7 @@ impl Aftermath {
 
     /// When the oldest Event was written.
     pub(crate) fn oldest_event(&self) -> Option<Timestamp> {
-        self.state().events.front().map(|(written, _, _)| *written)
+        self.state().events.first().map(|(written, _, _)| *written)
     }
 }
 
@@ -293,8 +304,51 @@ impl State {
     }
 }
 
+/// The latest time that an Event or its record of writers tells; none in an object that tells none.
+fn last_written(object: &Value) -> Option<Timestamp> {
+    let own = [
+        "/metadata/creationTimestamp",
+        "/lastTimestamp",
+        "/eventTime",
+        "/series/lastObservedTime",
+    ]
+    .into_iter()
+    .filter_map(|place| object.pointer(place));
+    let writers = object
+        .pointer("/metadata/managedFields")
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+        .filter_map(|entry| entry.get("time"));
+    own.chain(writers)
+        .filter_map(|time| time.as_str()?.parse().ok())
+        .max()
+}
+
 fn is_held_for_dependents(object: &Value) -> bool {
     object::finalizers(object)
         .iter()
         .any(|finalizer| finalizer == object::FOREGROUND || finalizer == object::ORPHAN)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::expect_used)]
+    use serde_json::json;
+
+    use super::last_written;
+
+    #[test]
+    fn an_event_is_as_old_as_its_latest_stamp_ka_031() {
+        let event = json!({
+            "metadata": {"creationTimestamp": "2026-05-01T10:00:00Z", "managedFields": [
+                {"time": "2026-05-01T10:20:00Z"}, {"time": "2026-05-01T10:10:00Z"}]},
+            "lastTimestamp": "2026-05-01T10:05:00Z", "eventTime": null,
+        });
+        assert_eq!(
+            last_written(&event),
+            Some("2026-05-01T10:20:00Z".parse().unwrap())
+        );
+        assert_eq!(last_written(&json!({"metadata": {}})), None);
+    }
 }

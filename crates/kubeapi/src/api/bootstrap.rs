@@ -31,8 +31,7 @@ impl Api {
                         name: stored.key.name.to_string(),
                         source,
                     })?;
-                self.aftermath()
-                    .observe(&stored.key, &object, stored.revision, false);
+                self.aftermath().recall(&stored.key, &object, stored.revision);
             }
         }
         Ok(())
