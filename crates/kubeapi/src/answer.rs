@@ -1,13 +1,22 @@
 //! Building HTTP answers. Requirements KA-006, KA-014.
 
+mod yaml;
+
 use axum::{body::Body, response::Response};
 use bytes::Bytes;
 use http::{HeaderValue, StatusCode, header};
-use serde_json::Value;
+use http_body::Body as _;
+use serde_json::{Value, json};
 
-use crate::status::ApiError;
+use crate::{
+    negotiation::{Encoding, Rendering},
+    protobuf,
+    status::ApiError,
+};
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
+const YAML: HeaderValue = HeaderValue::from_static("application/yaml");
+const PROTOBUF: HeaderValue = HeaderValue::from_static("application/vnd.kubernetes.protobuf");
 const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
 
 /// An answer before its headers are final.
@@ -71,6 +80,13 @@ impl Answer {
         Self::text(StatusCode::NOT_FOUND, "404 page not found\n")
     }
 
+    /// What the reference says for a document that it does not have: nothing.
+    pub(crate) fn nothing_found() -> Self {
+        let mut answer = Self::text(StatusCode::NOT_FOUND, "");
+        answer.content_type = HeaderValue::from_static("");
+        answer
+    }
+
     /// A refusal as a `Status`.
     pub(crate) fn refusal(error: &ApiError) -> Self {
         let status = StatusCode::from_u16(error.reason.code()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
@@ -85,12 +101,62 @@ impl Answer {
         self
     }
 
+    /// The answer as the client wants it written. Streams are written as they are; so is what has no other form.
+    /// Requirement KA-007.
+    pub(crate) async fn rendered(mut self, rendering: Rendering) -> Self {
+        let plain = rendering
+            == Rendering {
+                encoding: Encoding::Json,
+                beta: false,
+            };
+        if plain || self.content_type != JSON || self.body.size_hint().exact().is_none() {
+            return self;
+        }
+        // In memory already, and of no other length than it was made with.
+        let Ok(bytes) = axum::body::to_bytes(std::mem::take(&mut self.body), usize::MAX).await else {
+            return self;
+        };
+        let Ok(mut value) = serde_json::from_slice::<Value>(&bytes) else {
+            self.body = Body::from(bytes);
+            return self;
+        };
+        if rendering.beta
+            && value
+                .get("apiVersion")
+                .is_some_and(|version| version == "meta.k8s.io/v1")
+        {
+            value["apiVersion"] = json!("meta.k8s.io/v1beta1");
+        }
+        match rendering.encoding {
+            Encoding::Json => self.body = Body::from(value.to_string()),
+            Encoding::Yaml => {
+                self.body = Body::from(yaml::encode(&value));
+                self.content_type = YAML;
+            }
+            Encoding::Protobuf => match protobuf::encode(&value) {
+                Some(Ok(encoded)) => {
+                    self.body = Body::from(encoded);
+                    self.content_type = PROTOBUF;
+                }
+                Some(Err(unfit)) => {
+                    tracing::error!(%unfit, "an answer cannot be written in protobuf");
+                    self.status = StatusCode::INTERNAL_SERVER_ERROR;
+                    self.body = Body::from(protobuf::refusal(&unfit).to_string());
+                }
+                None => self.body = Body::from(bytes),
+            },
+        }
+        self
+    }
+
     /// The HTTP response.
     pub(crate) fn into_response(self) -> Response {
         let mut response = Response::new(self.body);
         *response.status_mut() = self.status;
         let headers = response.headers_mut();
-        headers.insert(header::CONTENT_TYPE, self.content_type);
+        if !self.content_type.is_empty() {
+            headers.insert(header::CONTENT_TYPE, self.content_type);
+        }
         headers.insert(
             header::CACHE_CONTROL,
             HeaderValue::from_static("no-cache, private"),

@@ -80,6 +80,13 @@ pub struct ApplyOptions {
     pub reset_fields: FieldSet,
 }
 
+impl ApplyOptions {
+    /// The time of a changed entry. The reference tells none of what came through `scale`.
+    fn time(&self) -> Option<Timestamp> {
+        (self.subresource != "scale").then_some(self.now)
+    }
+}
+
 /// The fields that an endpoint ignores: the main resource `status` (when there is a status subresource), the
 /// status subresource all but `status`. `kind` and `custom` select the few kinds whose status endpoint ignores
 /// part of the metadata too.
@@ -185,7 +192,7 @@ pub fn apply(
     if !same_value(&object, &merged) {
         object = merged;
         if let Some(owned) = managers.0.get_mut(&id) {
-            owned.time = Some(options.now);
+            owned.time = options.time();
         }
     }
     if options.manager == last_applied::MANAGER {
@@ -311,7 +318,7 @@ fn update_managers(
         .unwrap_or_default();
     managers.set(id, kept.union(&gained), &options.api_version);
     if let Some(owned) = managers.0.get_mut(id) {
-        owned.time = Some(options.now);
+        owned.time = options.time();
     }
 }
 

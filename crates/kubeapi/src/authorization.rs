@@ -117,7 +117,7 @@ fn refusal(identity: &Identity, attributes: &Attributes, reason: &str) -> Box<Ap
         detail.push_str(reason);
     }
     match attributes {
-        Attributes::Path { .. } => ApiError::new(Reason::Forbidden, format!("forbidden: {detail}")),
+        Attributes::Path { .. } => ApiError::bare(Reason::Forbidden, format!("forbidden: {detail}")),
         Attributes::Resource(resource) => {
             ApiError::forbidden(&resource.group, &resource.resource, &resource.name, &detail)
         }

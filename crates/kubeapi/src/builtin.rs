@@ -5,6 +5,7 @@ pub(crate) mod conversion;
 pub(crate) mod definitions;
 mod kind;
 mod kinds;
+pub(crate) mod quantity;
 pub mod services;
 pub(crate) mod strategy;
 

@@ -1,15 +1,19 @@
 //! Custom resource definitions: what is accepted, how names are granted, and which kinds they make.
 //! Requirements KA-012, KA-013, KA-015.
 
+mod conversion;
+mod decode;
 mod kinds;
 mod names;
 mod paths;
 mod schemas;
+mod shown;
 mod spec;
 mod structural;
 
 use serde_json::Value;
 
+pub(crate) use decode::decode_error;
 pub use kinds::kinds_of;
 pub use names::{CrdNames, accept_names};
 pub use spec::validate_crd;

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use crate::{
     api::Api,
+    apply::{self, ApplyOptions},
     builtin::KindInfo,
     commit, crd,
     delete::DeleteOptions,
@@ -25,18 +26,40 @@ pub(crate) fn is_definition(kind: &KindInfo) -> bool {
     kind.storage_resource == DEFINITIONS
 }
 
-/// Completes a definition that is about to be stored: the finalizer and the status.
+/// Completes a definition that is about to be stored: its status, which the server itself owns.
 ///
 /// The reference sets the conditions by a controller a moment later; here they are part of the same write, and the kind
 /// is served when the write is answered.
-pub(crate) fn prepare(api: &Api, prior: Option<&Value>, definition: &mut Value) {
-    if prior.is_none() {
-        let mut finalizers = object::finalizers(definition);
-        if !finalizers.iter().any(|finalizer| finalizer == CLEANUP) {
-            finalizers.push(CLEANUP.to_owned());
-            object::set_finalizers(definition, &finalizers);
-        }
+pub(crate) fn prepare(api: &Api, kind: &KindInfo, definition: &mut Value) {
+    let before = definition.clone();
+    complete_status(api, definition);
+    let options = ApplyOptions {
+        manager: "kube-apiserver".to_owned(),
+        force: false,
+        api_version: kind.api_version(),
+        subresource: "status".to_owned(),
+        now: api.clock().now(),
+        reset_fields: apply::reset_fields(&kind.kind, false, true, "status"),
+    };
+    apply::track_update(&kind.node, Some(&before), definition, &options);
+}
+
+/// Keeps the storage version among the stored ones, whatever a client says.
+pub(crate) fn keep_storage_version(definition: &mut Value) {
+    let stored = crd::stored_versions(definition, Some(definition));
+    if let Some(status) = definition.get_mut("status").and_then(Value::as_object_mut) {
+        status.insert("storedVersions".to_owned(), json!(stored));
     }
+}
+
+/// The finalizers of a definition whose deletion begins: its objects go first.
+pub(crate) fn hold(finalizers: &mut Vec<String>) {
+    if !finalizers.iter().any(|finalizer| finalizer == CLEANUP) {
+        finalizers.push(CLEANUP.to_owned());
+    }
+}
+
+fn complete_status(api: &Api, definition: &mut Value) {
     let snapshot = api.registry().snapshot();
     let others: Vec<Value> = api
         .store()

@@ -165,6 +165,10 @@ fn plan(kind: &KindInfo, object: &mut Value, options: &DeleteOptions, now: Times
             Effect::Put
         };
     }
+    let mut finalizers = finalizers;
+    if custom::is_definition(kind) {
+        custom::hold(&mut finalizers);
+    }
     object::set_finalizers(object, &finalizers);
     let held = is_held_by_namespace(kind, object);
     if finalizers.is_empty() && grace == 0 && !held {

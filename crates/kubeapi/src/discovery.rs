@@ -228,7 +228,12 @@ fn subresources(info: &KindInfo) -> Vec<Shown<'_>> {
             verbs: verbs(),
         });
     }
-    shown.sort_by_key(|sub| sub.name);
+    // Those of a custom kind come the other way round on the reference: the status, then the scale.
+    if info.custom {
+        shown.reverse();
+    } else {
+        shown.sort_by_key(|sub| sub.name);
+    }
     shown
 }
 
@@ -270,8 +275,14 @@ fn plain_resources(info: &KindInfo) -> Vec<Value> {
 }
 
 fn aggregated_resource(info: &KindInfo) -> Value {
-    let response =
-        |group: &str, version: &str, kind: &str| json!({"group": group, "version": version, "kind": kind});
+    // Of a built-in kind the reference says nothing where group and version are those of the document.
+    let response = |group: &str, version: &str, kind: &str| {
+        if !info.custom && group == info.group && version == info.version {
+            json!({"group": "", "version": "", "kind": kind})
+        } else {
+            json!({"group": group, "version": version, "kind": kind})
+        }
+    };
     let mut entry = Map::new();
     entry.insert("resource".to_owned(), json!(info.plural));
     entry.insert(
@@ -379,7 +390,7 @@ mod tests {
         let deployments = named(resources, "resource", "deployments");
         assert_eq!(
             deployments["responseKind"],
-            json!({"group": "apps", "version": "v1", "kind": "Deployment"})
+            json!({"group": "", "version": "", "kind": "Deployment"})
         );
         assert_eq!(
             named(&deployments["subresources"], "subresource", "scale")["responseKind"]["kind"],

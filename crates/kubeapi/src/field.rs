@@ -131,6 +131,16 @@ pub struct FieldError {
 }
 
 impl FieldError {
+    /// A value that is invalid and that the reference shows in another form than that of JSON.
+    pub(crate) fn shown(path: &FieldPath, shown: &str, detail: &str) -> Self {
+        Self {
+            kind: FieldErrorKind::Invalid,
+            path: path.clone(),
+            value: None,
+            detail: format!("{shown}: {detail}"),
+        }
+    }
+
     /// `path: Invalid value: VALUE: detail`.
     pub fn invalid(path: &FieldPath, value: Value, detail: impl Into<String>) -> Self {
         Self {

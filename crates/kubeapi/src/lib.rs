@@ -52,6 +52,7 @@ pub mod selector;
 mod serve;
 pub mod status;
 pub mod strict;
+mod structure;
 pub mod table;
 mod tokens;
 mod watch;

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::{
     field::{FieldError, FieldErrorKind, FieldPath},
-    object,
+    object, structure,
 };
 
 const LABEL_LENGTH: usize = 63;
@@ -358,7 +358,11 @@ fn check_owners(object: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) 
         let detail = format!(
             "Only one reference can have Controller set to true. Found \"true\" in references for {first} and {second}"
         );
-        errors.push(FieldError::invalid(path, Value::Array(entries.clone()), detail));
+        errors.push(FieldError::shown(
+            path,
+            &structure::owner_references_text(&entries),
+            &detail,
+        ));
     }
 }
 

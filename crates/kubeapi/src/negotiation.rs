@@ -19,6 +19,15 @@ pub(crate) enum Form {
     Discovery,
 }
 
+/// What an answer is written in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Encoding {
+    Json,
+    Yaml,
+    /// Built-in kinds only, and only for clients that accept nothing else.
+    Protobuf,
+}
+
 /// The format of a request body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BodyFormat {
@@ -80,15 +89,18 @@ impl<'a> Clause<'a> {
             .map_or("", |(_, value)| value)
     }
 
-    fn is_json(&self) -> bool {
-        matches!(self.media, "application/json" | "application/*" | "*/*")
+    /// How an answer to this clause is written, if this server writes so.
+    fn encoding(&self) -> Option<Encoding> {
+        match self.media {
+            "application/json" | "application/*" | "*/*" => Some(Encoding::Json),
+            "application/yaml" => Some(Encoding::Yaml),
+            PROTOBUF => Some(Encoding::Protobuf),
+            _ => None,
+        }
     }
 
     /// The form asked for, if this server has it.
     fn form(&self, offered: &[Form]) -> Option<Form> {
-        if !self.is_json() {
-            return None;
-        }
         let wanted = match (self.parameter("as"), self.parameter("g"), self.parameter("v")) {
             ("", _, _) => Form::Plain,
             ("Table", "meta.k8s.io", "v1" | "v1beta1") => Form::Table,
@@ -97,8 +109,37 @@ impl<'a> Clause<'a> {
             ("APIGroupDiscoveryList", "apidiscovery.k8s.io", "v2") => Form::Discovery,
             _ => return None,
         };
-        offered.contains(&wanted).then_some(wanted)
+        // Only what is stored has protobuf here.
+        let fits = self.encoding() != Some(Encoding::Protobuf) || wanted == Form::Plain;
+        (fits && offered.contains(&wanted)).then_some(wanted)
     }
+}
+
+fn accept_header(headers: &HeaderMap) -> String {
+    let texts: Vec<&str> = headers
+        .get_all(header::ACCEPT)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .collect();
+    texts.join(",")
+}
+
+/// What is accepted and can be written, the client's favourite first. JSON and YAML come before protobuf, whatever the
+/// client likes best: what is stored is JSON, and nothing needs to be written anew.
+fn clauses(accept: &str) -> Vec<(Encoding, Clause<'_>)> {
+    let mut clauses: Vec<(Encoding, Clause<'_>)> = accept
+        .split(',')
+        .map(|text| Clause::parse(text.trim()))
+        .filter_map(|clause| Some((clause.encoding()?, clause)))
+        .collect();
+    // Stable, so that equal quality keeps the client's order.
+    clauses.sort_by(|(left_encoding, left), (right_encoding, right)| {
+        let is_protobuf = |encoding: &Encoding| *encoding == Encoding::Protobuf;
+        is_protobuf(left_encoding)
+            .cmp(&is_protobuf(right_encoding))
+            .then(right.quality.total_cmp(&left.quality))
+    });
+    clauses
 }
 
 /// Picks the first form in the client's order of preference that is among `offered`.
@@ -106,28 +147,103 @@ impl<'a> Clause<'a> {
 /// # Errors
 /// 406 with the reference's text when there is none.
 pub(crate) fn accepted_form(headers: &HeaderMap, offered: &[Form]) -> ApiResult<Form> {
-    let texts: Vec<&str> = headers
-        .get_all(header::ACCEPT)
-        .iter()
-        .filter_map(|value| value.to_str().ok())
-        .collect();
-    let joined = texts.join(",");
-    if joined.trim().is_empty() {
+    let accept = accept_header(headers);
+    if accept.trim().is_empty() {
         return Ok(Form::Plain);
     }
-    let mut clauses: Vec<Clause<'_>> = joined.split(',').map(|text| Clause::parse(text.trim())).collect();
-    // Stable, so that equal quality keeps the client's order.
-    clauses.sort_by(|left, right| right.quality.total_cmp(&left.quality));
-    clauses
+    clauses(&accept)
         .iter()
-        .find_map(|clause| clause.form(offered))
+        .find_map(|(_, clause)| clause.form(offered))
         .ok_or_else(not_acceptable)
 }
 
-fn not_acceptable() -> Box<ApiError> {
+/// How the answer to a request is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Rendering {
+    pub(crate) encoding: Encoding,
+    /// Whether the answer is a Table or metadata of `meta.k8s.io/v1beta1`, which reads as that of `v1`.
+    pub(crate) beta: bool,
+}
+
+/// How an answer, or a refusal, is written for a client that accepts this.
+pub(crate) fn rendering(headers: &HeaderMap) -> Rendering {
+    const EVERY: [Form; 5] = [
+        Form::Plain,
+        Form::Table,
+        Form::Metadata,
+        Form::MetadataList,
+        Form::Discovery,
+    ];
+    let accept = accept_header(headers);
+    let clauses = clauses(&accept);
+    let chosen = clauses
+        .iter()
+        .find(|(_, clause)| clause.form(&EVERY).is_some())
+        .or(clauses.first());
+    chosen.map_or(
+        Rendering {
+            encoding: Encoding::Json,
+            beta: false,
+        },
+        |(encoding, clause)| Rendering {
+            encoding: *encoding,
+            beta: clause.parameter("g") == "meta.k8s.io" && clause.parameter("v") == "v1beta1",
+        },
+    )
+}
+
+/// Refuses a client that accepts no media type which the paths of built-in kinds are written in. Requirement KA-007.
+///
+/// # Errors
+/// 406 that lists them; those of watches are among them where the path can be watched.
+pub(crate) fn check_media_type(headers: &HeaderMap, produced: &[&str]) -> ApiResult<()> {
+    let accept = accept_header(headers);
+    let fits = |clause: &str| {
+        let media = clause.split(';').next().unwrap_or_default().trim();
+        media == "*/*" || produced.contains(&media)
+    };
+    if accept.trim().is_empty() || accept.split(',').any(fits) {
+        return Ok(());
+    }
+    Err(ApiError::bare(
+        Reason::NotAcceptable,
+        format!(
+            "406: Not Acceptable\n\nAvailable representations: {}",
+            produced.join(", ")
+        ),
+    ))
+}
+
+/// The media types of objects.
+pub(crate) const OBJECTS: [&str; 3] = ["application/json", "application/yaml", PROTOBUF];
+/// The media types of collections, which can be watched.
+pub(crate) const COLLECTIONS: [&str; 5] = [
+    "application/json",
+    "application/yaml",
+    PROTOBUF,
+    "application/json;stream=watch",
+    "application/vnd.kubernetes.protobuf;stream=watch",
+];
+
+/// 406 for a watch that is wanted in a form that cannot be streamed.
+pub(crate) fn check_stream(headers: &HeaderMap) -> ApiResult<()> {
+    match rendering(headers).encoding {
+        Encoding::Json => Ok(()),
+        Encoding::Yaml | Encoding::Protobuf => Err(none_of(
+            "application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch",
+        )),
+    }
+}
+
+/// 406 for a client that accepts no form which this server has.
+pub(crate) fn not_acceptable() -> Box<ApiError> {
+    none_of(OFFERED)
+}
+
+fn none_of(offered: &str) -> Box<ApiError> {
     ApiError::new(
         Reason::NotAcceptable,
-        format!("only the following media types are accepted: {OFFERED}"),
+        format!("only the following media types are accepted: {offered}"),
     )
 }
 
@@ -220,14 +336,39 @@ mod tests {
     }
 
     #[test]
-    fn protobuf_alone_is_not_acceptable_ka_007() {
-        let headers = accept("application/vnd.kubernetes.protobuf");
+    fn protobuf_is_written_only_where_nothing_else_is_accepted_ka_007() {
+        let encoding = |text: &str| rendering(&accept(text)).encoding;
         assert_eq!(
-            accepted_form(&headers, &[Form::Plain]).unwrap_err().reason,
+            encoding("application/vnd.kubernetes.protobuf"),
+            Encoding::Protobuf
+        );
+        assert_eq!(
+            encoding("application/vnd.kubernetes.protobuf,application/json"),
+            Encoding::Json
+        );
+        assert_eq!(encoding("application/yaml, */*;q=0.5"), Encoding::Yaml);
+        assert_eq!(encoding("text/html"), Encoding::Json);
+        let headers = accept("application/vnd.kubernetes.protobuf;as=Table;v=v1;g=meta.k8s.io");
+        assert_eq!(
+            accepted_form(&headers, &[Form::Plain, Form::Table])
+                .unwrap_err()
+                .reason,
             Reason::NotAcceptable
         );
         let headers = accept("application/vnd.kubernetes.protobuf, */*");
         assert_eq!(accepted_form(&headers, &[Form::Plain]).unwrap(), Form::Plain);
+    }
+
+    #[test]
+    fn a_media_type_that_no_path_has_is_refused_with_those_it_has_ka_007() {
+        let refused = check_media_type(&accept("text/html"), &OBJECTS).unwrap_err();
+        assert_eq!(
+            refused.message,
+            "406: Not Acceptable\n\nAvailable representations: application/json, application/yaml, \
+             application/vnd.kubernetes.protobuf"
+        );
+        check_media_type(&accept("text/html, */*;q=0.1"), &OBJECTS).unwrap();
+        check_media_type(&accept("application/json;as=Table"), &COLLECTIONS).unwrap();
     }
 
     #[test]

@@ -20,6 +20,9 @@ use crate::builtin::{KindInfo, Kinds, definitions};
 
 pub use two::v2;
 
+/// Where the document about `/version` is.
+const VERSION: &str = "version";
+
 /// The encoded documents of one set of kinds. Each is made when it is first asked for and kept as long as the kinds: it is
 /// large, and clients ask for it at every start.
 #[derive(Debug, Default)]
@@ -75,6 +78,7 @@ pub fn index(kinds: &Kinds) -> Value {
         }
         digest.update(format!("{}{:?}", info.status, info.scale));
     }
+    digests.entry(VERSION.to_owned()).or_default();
     let paths: BTreeMap<String, Value> = digests
         .into_iter()
         .map(|(path, digest)| {
@@ -92,6 +96,9 @@ pub fn index(kinds: &Kinds) -> Value {
 
 /// `/openapi/v3/PATH`, where the path is `api/v1` or `apis/GROUP/VERSION`; `None` if nothing is served there.
 pub fn document(kinds: &Kinds, path: &str) -> Option<Value> {
+    if path == VERSION {
+        return Some(version_document());
+    }
     let served: Vec<&KindInfo> = kinds
         .all()
         .iter()
@@ -115,6 +122,55 @@ pub fn document(kinds: &Kinds, path: &str) -> Option<Value> {
             }},
         },
     }))
+}
+
+/// What `/version` answers.
+fn version_document() -> Value {
+    const INFO: &str = "io.k8s.apimachinery.pkg.version.Info";
+    let required = [
+        "major",
+        "minor",
+        "gitVersion",
+        "gitCommit",
+        "gitTreeState",
+        "buildDate",
+        "goVersion",
+        "compiler",
+        "platform",
+    ];
+    let text = |is_required: bool| match is_required {
+        true => json!({"type": "string", "default": ""}),
+        false => json!({"type": "string"}),
+    };
+    let optional = [
+        "emulationMajor",
+        "emulationMinor",
+        "minCompatibilityMajor",
+        "minCompatibilityMinor",
+    ];
+    let properties: BTreeMap<&str, Value> = required
+        .iter()
+        .map(|name| (*name, text(true)))
+        .chain(optional.iter().map(|name| (*name, text(false))))
+        .collect();
+    json!({
+        "openapi": "3.0.0",
+        "info": {"title": "Kubernetes", "version": "1.37"},
+        "paths": {"/version/": {"get": {
+            "tags": ["version"],
+            "description": "get the version information for this server",
+            "operationId": "getCodeVersion",
+            "responses": {
+                "200": {"description": "OK", "content": {"application/json": {
+                    "schema": {"$ref": format!("#/components/schemas/{INFO}")}}}},
+                "401": {"description": "Unauthorized"},
+            },
+        }}},
+        "components": {"schemas": {INFO: {
+            "description": "Info contains versioning information. how we'll want to distribute that information.",
+            "type": "object", "required": required, "properties": properties,
+        }}},
+    })
 }
 
 fn path_of(info: &KindInfo) -> String {

@@ -14,6 +14,7 @@ use json_patch::PatchOperation;
 use serde_json::{Map, Value};
 
 use crate::status::{ApiError, ApiResult, Reason};
+pub(crate) use strategic::shown_map;
 pub use strategic::strategic_merge;
 
 /// The most bytes that the `copy` operations of one JSON patch may copy together: repeated copying of a value into

@@ -1,10 +1,12 @@
-//! Bodies in the protobuf encoding of Kubernetes, read into JSON values. Requirement KA-007.
+//! The protobuf encoding of Kubernetes: bodies are read into JSON values, and answers written for clients that accept
+//! nothing else. Requirement KA-007.
 //!
 //! Typed Go clients, `kubectl create` among them, send built-in kinds in this encoding and take JSON as an answer. The
 //! field numbers are data (`data/protobuf/fields.txt`, taken from the published types); a message is read by walking
 //! them, so a kind is added without code. What is absent in JSON is absent here too: Go writes fields that are not
 //! pointers even when they are zero, and the table says which of those JSON leaves out.
 
+mod encode;
 mod fields;
 mod special;
 mod wire;
@@ -15,6 +17,7 @@ use crate::{
     present::split_api_version,
     status::{ApiError, ApiResult, Reason},
 };
+pub(crate) use encode::{encode, refusal};
 use fields::{Field, Repetition};
 use wire::{Malformed, Reader, Wire};
 

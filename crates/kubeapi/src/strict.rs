@@ -5,6 +5,7 @@
 //! booleans, `0644` is octal, a date is a string. Unknown fields are not this module's concern: they need a schema.
 
 mod documents;
+mod syntax;
 mod value;
 
 #[cfg(test)]
@@ -16,7 +17,7 @@ use serde_saphyr::options::{DuplicateKeyPolicy, MergeKeyPolicy};
 
 use crate::status::{ApiError, ApiResult, Reason};
 pub use documents::documents;
-use value::Reader;
+use value::{Reader, Repeated};
 
 /// How deep a document may be nested: the depth that every walk of this crate can recurse into.
 pub const MAXIMUM_DEPTH: usize = 128;
@@ -34,21 +35,38 @@ pub enum Format {
 }
 
 /// A document that was read.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Decoded {
     /// The value; of a key that occurs twice, the last.
     pub value: Value,
     /// The paths of the keys that occur more than once, `spec.containers[0].name`, each once; at most 100.
     pub duplicates: Vec<String>,
+    /// The same keys of a YAML document as its reader tells them, `line 3: key "name" already set in map`; at most 100.
+    pub repeated_keys: Vec<String>,
 }
 
 impl Decoded {
-    /// The texts for a strict decoding error or for warnings: `duplicate field "spec.replicas"`.
+    /// The texts for warnings: `duplicate field "spec.replicas"`, of YAML the repeated keys.
+    pub fn warnings(&self) -> Vec<String> {
+        if self.repeated_keys.is_empty() {
+            return self
+                .duplicates
+                .iter()
+                .map(|path| format!("duplicate field {path:?}"))
+                .collect();
+        }
+        self.repeated_keys.clone()
+    }
+
+    /// The texts for a strict decoding error. Of YAML they are one: it is refused as a whole.
     pub fn strict_errors(&self) -> Vec<String> {
-        self.duplicates
-            .iter()
-            .map(|path| format!("duplicate field {path:?}"))
-            .collect()
+        if self.repeated_keys.is_empty() {
+            return self.warnings();
+        }
+        vec![format!(
+            "yaml: unmarshal errors:\n  {}",
+            self.repeated_keys.join("\n  ")
+        )]
     }
 }
 
@@ -59,14 +77,26 @@ impl Decoded {
 /// aliases.
 pub fn decode(bytes: &[u8], format: Format) -> ApiResult<Decoded> {
     match format {
-        Format::Json => read_json(bytes),
+        Format::Json => read_json(bytes, Repeated::LastWins),
         // Clients send JSON under the media type of YAML, and JSON is YAML.
-        Format::Yaml => read_json(bytes).or_else(|_| read_yaml(bytes)),
+        Format::Yaml => read_json(bytes, Repeated::LastWins).or_else(|_| read_yaml(bytes)),
     }
 }
 
-fn read_json(bytes: &[u8]) -> ApiResult<Decoded> {
-    let reader = Reader::new(MAXIMUM_DEPTH);
+/// Reads one document of a built-in kind. As in a decoder of typed structures, two objects under the same key of a JSON
+/// document become one.
+///
+/// # Errors
+/// As for [`decode`].
+pub fn decode_typed(bytes: &[u8], format: Format) -> ApiResult<Decoded> {
+    match format {
+        Format::Json => read_json(bytes, Repeated::Merges),
+        Format::Yaml => decode(bytes, format),
+    }
+}
+
+fn read_json(bytes: &[u8], repeated: Repeated) -> ApiResult<Decoded> {
+    let reader = Reader::new(MAXIMUM_DEPTH, repeated);
     let mut deserializer = serde_json::Deserializer::from_slice(bytes);
     let value = reader
         .seed()
@@ -75,39 +105,20 @@ fn read_json(bytes: &[u8]) -> ApiResult<Decoded> {
     match value {
         Ok(value) => Ok(Decoded {
             value,
-            duplicates: reader.into_duplicates(),
+            duplicates: reader.into_found().0,
+            repeated_keys: Vec::new(),
         }),
-        Err(error) => Err(ApiError::new(Reason::BadRequest, json_error(bytes, &error))),
+        // A text that is well-formed is nested too deep, or has a number beyond all bounds.
+        Err(error) => Err(ApiError::new(
+            Reason::BadRequest,
+            syntax::fault(bytes).unwrap_or_else(|| format!("invalid JSON: {error}")),
+        )),
     }
 }
 
-/// The words of Go's decoder where the position is enough to find them.
-fn json_error(bytes: &[u8], error: &serde_json::Error) -> String {
-    if error.is_eof() {
-        return "unexpected end of JSON input".to_owned();
-    }
-    let character = bytes
-        .split(|byte| *byte == b'\n')
-        .nth(error.line().saturating_sub(1))
-        .and_then(|line| line.get(error.column().saturating_sub(1)..))
-        .and_then(|rest| String::from_utf8_lossy(&rest[..rest.len().min(4)]).chars().next());
-    match character {
-        Some(character) if error.is_syntax() && is_first(bytes, error) => {
-            format!("invalid character {character:?} looking for beginning of value")
-        }
-        _ => format!("invalid JSON: {error}"),
-    }
-}
-
-fn is_first(bytes: &[u8], error: &serde_json::Error) -> bool {
-    let before: usize = bytes
-        .split_inclusive(|byte| *byte == b'\n')
-        .take(error.line().saturating_sub(1))
-        .map(<[u8]>::len)
-        .sum();
-    bytes
-        .get(..(before + error.column()).saturating_sub(1))
-        .is_some_and(|before| before.iter().all(u8::is_ascii_whitespace))
+/// What is wrong with a text that is no JSON, in the words of the reference; `None` for one that is well-formed.
+pub(crate) fn json_fault(bytes: &[u8]) -> Option<String> {
+    syntax::fault(bytes)
 }
 
 fn read_yaml(bytes: &[u8]) -> ApiResult<Decoded> {
@@ -120,10 +131,7 @@ fn read_yaml(bytes: &[u8]) -> ApiResult<Decoded> {
     let text = std::str::from_utf8(bytes).map_err(|_| refuse("invalid UTF-8"))?;
     // An empty document is null, as it is to the Go library.
     if documents(text).is_empty() {
-        return Ok(Decoded {
-            value: Value::Null,
-            duplicates: Vec::new(),
-        });
+        return Ok(Decoded::default());
     }
     // The YAML library recurses with large frames: a document of the greatest depth does not fit the stack of a
     // worker thread.
@@ -145,23 +153,57 @@ fn read_yaml(bytes: &[u8]) -> ApiResult<Decoded> {
 }
 
 fn read_yaml_here(text: &str) -> Result<Decoded, String> {
-    let reader = Reader::new(MAXIMUM_DEPTH);
+    let reader = Reader::new(MAXIMUM_DEPTH, Repeated::ByLine);
     let value = serde_saphyr::with_deserializer_from_str_with_options(text, yaml_options(), |deserializer| {
         reader.seed().deserialize(deserializer)
     });
     match value {
-        Ok(value) => Ok(Decoded {
-            value,
-            duplicates: reader.into_duplicates(),
-        }),
+        Ok(value) => {
+            let (duplicates, repeated_keys) = reader.into_found();
+            Ok(Decoded {
+                value,
+                duplicates,
+                repeated_keys,
+            })
+        }
         Err(error) => {
-            let place = error
-                .location()
-                .map_or_else(String::new, |at| format!("line {}: ", at.line()));
+            let line = error.location().map(|at| at.line());
             let message = error.without_snippet().to_string();
-            Err(format!("{place}{}", message.lines().next().unwrap_or_default()))
+            Err(yaml_fault(text, message.lines().next().unwrap_or_default(), line))
         }
     }
+}
+
+/// A fault in the words of the library that `kubectl` and the reference use, where it has such words; else as the parser
+/// tells it.
+fn yaml_fault(text: &str, message: &str, line: Option<u64>) -> String {
+    // Faults of the scanner are told with their line, but for the first one; those of the parser are found at the end of
+    // the text, and told with the number of lines before that.
+    let at_line = |line: u64| match line {
+        0 | 1 => String::new(),
+        line => format!("line {line}: "),
+    };
+    let known = |needle: &str| message.contains(needle);
+    if known("mapping values are not allowed") {
+        return format!(
+            "{}mapping values are not allowed in this context",
+            at_line(line.unwrap_or(1))
+        );
+    }
+    for (opening, closing) in [('{', '}'), ('[', ']')] {
+        if !known(&format!("unclosed bracket '{opening}'")) {
+            continue;
+        }
+        let before_end = text.trim_end_matches('\n').matches('\n').count() + 1;
+        let ends_inside = text.trim_end().ends_with([opening, ',', ':']);
+        return if ends_inside {
+            format!("line {before_end}: did not find expected node content")
+        } else {
+            format!("line {before_end}: did not find expected ',' or '{closing}'")
+        };
+    }
+    let place = line.map_or_else(String::new, |line| format!("line {line}: "));
+    format!("{place}{message}")
 }
 
 fn yaml_options() -> serde_saphyr::Options {

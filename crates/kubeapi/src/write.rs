@@ -8,6 +8,7 @@
 mod candidate;
 mod ownership;
 mod plan;
+mod shown;
 
 use std::sync::Arc;
 

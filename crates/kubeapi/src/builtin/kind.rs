@@ -10,6 +10,7 @@ use super::{
     strategy::Strategy,
 };
 use crate::{
+    crd, custom,
     field::{FieldError, FieldErrorKind, FieldPath},
     schema::{self, Node, Rules},
 };
@@ -136,9 +137,15 @@ impl KindInfo {
     pub fn decode_error(&self, object: &Value) -> Option<String> {
         let detail = if self.custom {
             let metadata = object.get("metadata").unwrap_or(&Value::Null);
-            schema::decode_error(&definitions::object_meta(), metadata)
+            let object_meta = definitions::object_meta();
+            schema::decode_error(&object_meta, metadata)
+                .or_else(|| schema::embedded_decode_error(&self.node, &object_meta, object))
         } else {
-            schema::decode_error(&self.node, object)
+            schema::decode_error(&self.node, object).or_else(|| {
+                custom::is_definition(self)
+                    .then(|| crd::decode_error(object))
+                    .flatten()
+            })
         }?;
         Some(format!(
             "{} in version {:?} cannot be handled as a {}: {detail}",

@@ -32,6 +32,8 @@ pub struct Strategy {
     prepare: Prepare,
     validate: Validate,
     demands: bool,
+    /// The times that every condition has, if only as a null.
+    condition_times: &'static [&'static str],
 }
 
 impl std::fmt::Debug for Strategy {
@@ -48,12 +50,16 @@ impl Strategy {
             prepare: |_, _| {},
             validate: |_, _, _| {},
             demands: true,
+            condition_times: &[],
         }
     }
 
     /// The strategy of the kind `GROUP/PLURAL`.
     pub fn of(resource: &str) -> Self {
-        let empty = Self::none();
+        let empty = Self {
+            condition_times: condition_times(resource),
+            ..Self::none()
+        };
         match resource {
             "/configmaps" => Self {
                 validate: configuration::validate_config_map,
@@ -184,6 +190,7 @@ impl Strategy {
                 prepare: definitions::prepare,
                 validate: definitions::validate,
                 demands: false,
+                ..empty
             },
             _ => empty,
         }
@@ -192,6 +199,20 @@ impl Strategy {
     /// Fills in defaults that depend on other fields; those of the schema are there already.
     pub fn default(&self, object: &mut Value) {
         (self.default)(object);
+        if self.condition_times.is_empty() {
+            return;
+        }
+        for condition in object
+            .pointer_mut("/status/conditions")
+            .and_then(Value::as_array_mut)
+            .into_iter()
+            .flatten()
+            .filter_map(Value::as_object_mut)
+        {
+            for time in self.condition_times {
+                condition.entry(*time).or_insert(Value::Null);
+            }
+        }
     }
 
     /// Brings a written object into the form in which it is stored: resets what a client may not set, derives what follows
@@ -208,5 +229,18 @@ impl Strategy {
         }
         (self.validate)(object, old, &mut errors);
         errors
+    }
+}
+
+/// Which times the conditions of a kind have on the reference whether they are known or not.
+fn condition_times(resource: &str) -> &'static [&'static str] {
+    match resource {
+        "apps/deployments" => &["lastTransitionTime", "lastUpdateTime"],
+        "apps/replicasets" | "/namespaces" | "autoscaling/horizontalpodautoscalers" => {
+            &["lastTransitionTime"]
+        }
+        "/pods" | "/persistentvolumeclaims" | "batch/jobs" => &["lastProbeTime", "lastTransitionTime"],
+        "/nodes" => &["lastHeartbeatTime", "lastTransitionTime"],
+        _ => &[],
     }
 }

@@ -8,7 +8,7 @@ mod version;
 
 use serde_json::{Value, json};
 
-use super::{is_established, schemas, text, texts, versions};
+use super::{conversion, is_established, schemas, shown::shown_versions, text, texts, versions};
 use crate::{
     field::{FieldError, FieldPath},
     names::{self, NameRule},
@@ -45,7 +45,7 @@ pub fn validate_crd(crd: &Value, old: Option<&Value>) -> Vec<FieldError> {
     let is_new = old.is_none_or(|old| old.get("spec") != crd.get("spec"));
     validate_versions(crd, is_new, &path, &mut errors);
     validate_names(crd, &path.child("names"), &mut errors);
-    validate_conversion(crd, &path.child("conversion"), &mut errors);
+    conversion::validate(crd, &path.child("conversion"), &mut errors);
     if crd.pointer("/spec/preserveUnknownFields") == Some(&Value::Bool(true))
         && old.and_then(|old| old.pointer("/spec/preserveUnknownFields")) != Some(&Value::Bool(true))
     {
@@ -54,6 +54,10 @@ pub fn validate_crd(crd: &Value, old: Option<&Value>) -> Vec<FieldError> {
             Value::Bool(true),
             "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema instead",
         ));
+    }
+    // The status is there once the server has prepared the definition.
+    if crd.get("status").is_some() {
+        validate_stored(crd, &mut errors);
     }
     if let Some(old) = old {
         validate_update(crd, old, &path, &mut errors);
@@ -125,7 +129,7 @@ fn validate_versions(crd: &Value, with_schemas: bool, path: &FieldPath, errors: 
         {
             errors.push(FieldError::required(
                 &at.child("schema").child("openAPIV3Schema"),
-                "schemas are required",
+                "",
             ));
         }
         let first = index == 0;
@@ -168,25 +172,56 @@ fn validate_versions(crd: &Value, with_schemas: bool, path: &FieldPath, errors: 
         }
     }
     let names: Vec<&str> = list.iter().map(|version| text(version, "/name")).collect();
-    let shown = || crd.pointer("/spec/versions").cloned().unwrap_or_default();
+    let refuse = |detail: &str| FieldError::shown(&at, &shown_versions(crd), detail);
     if names
         .iter()
         .enumerate()
         .any(|(index, name)| names[..index].contains(name))
     {
-        errors.push(FieldError::invalid(
-            &at,
-            shown(),
-            "must contain unique version names",
-        ));
+        errors.push(refuse("must contain unique version names"));
     }
     let stored = list
         .iter()
         .filter(|version| version.get("storage") == Some(&Value::Bool(true)))
         .count();
     if stored != 1 {
-        let detail = "must have exactly one version marked as storage version";
-        errors.push(FieldError::invalid(&at, shown(), detail));
+        errors.push(refuse("must have exactly one version marked as storage version"));
+    }
+    // The first version stands in a field of its own on the reference, where it is judged once more.
+    if let Some(first) = names.first() {
+        let messages = NameRule::Label1035.check(first, false);
+        if !messages.is_empty() {
+            errors.push(FieldError::invalid(
+                &path.child("version"),
+                json!(first),
+                messages.join(","),
+            ));
+        }
+    }
+}
+
+/// What is stored is in a version that is there, and the storage version is among them.
+fn validate_stored(crd: &Value, errors: &mut Vec<FieldError>) {
+    let at = FieldPath::of("status.storedVersions");
+    let stored = texts(crd, "/status/storedVersions");
+    if stored.is_empty() {
+        errors.push(FieldError::invalid(
+            &at,
+            Value::Null,
+            "must have at least one stored version",
+        ));
+        return;
+    }
+    let mut left = stored.clone();
+    for version in versions(crd) {
+        let name = text(version, "/name");
+        let is_stored = left.iter().position(|stored| stored == name);
+        if let Some(position) = is_stored {
+            left.remove(position);
+        } else if version.get("storage") == Some(&Value::Bool(true)) {
+            let detail = format!("must have the storage version {name}");
+            errors.push(FieldError::invalid(&at, json!(stored), detail));
+        }
     }
 }
 
@@ -236,33 +271,6 @@ fn validate_names(crd: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
     if !kind.is_empty() && kind == text(names, "/listKind") {
         let detail = "kind and listKind may not be the same";
         errors.push(FieldError::invalid(&at.child("listKind"), json!(kind), detail));
-    }
-}
-
-/// Objects are converted between versions by changing `apiVersion` only.
-fn validate_conversion(crd: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
-    let Some(conversion) = crd
-        .pointer("/spec/conversion")
-        .filter(|conversion| conversion.is_object())
-    else {
-        return;
-    };
-    match text(conversion, "/strategy") {
-        "" => errors.push(FieldError::required(&at.child("strategy"), "")),
-        "None" => {
-            if conversion.get("webhook").is_some_and(|webhook| !webhook.is_null()) {
-                let detail = "should not be set when strategy is not set to Webhook";
-                errors.push(FieldError::forbidden(&at.child("webhookClientConfig"), detail));
-            }
-        }
-        "Webhook" => errors.push(FieldError::forbidden(
-            &at.child("strategy"),
-            "conversion by webhook is not available on this server; versions that differ only in apiVersion can use \
-             the strategy None",
-        )),
-        other => {
-            errors.push(FieldError::not_supported(&at.child("strategy"), json!(other), &["None", "Webhook"]));
-        }
     }
 }
 

@@ -20,10 +20,43 @@ const JUNCTORS: [&str; 3] = ["anyOf", "allOf", "oneOf"];
 /// Every deviation, sorted by its text.
 pub(super) fn validate(schema: &Value, path: &FieldPath) -> Vec<FieldError> {
     let mut errors = Vec::new();
+    if has_no_structure(schema) {
+        return errors;
+    }
     invariants(schema, Level::Root, path, &mut errors);
     completeness(schema, path, &mut errors);
     errors.sort_by_key(ToString::to_string);
     errors
+}
+
+/// Whether the reference finds no structure in a schema at all, because of keywords that it forbids anyway.
+fn has_no_structure(schema: &Value) -> bool {
+    let is_set = |name: &str| {
+        schema
+            .get(name)
+            .is_some_and(|value| !value.is_null() && value != "")
+    };
+    let here = [
+        "id",
+        "$ref",
+        "additionalItems",
+        "patternProperties",
+        "definitions",
+        "dependencies",
+    ]
+    .into_iter()
+    .any(is_set)
+        || schema.get("items").is_some_and(Value::is_array);
+    here || properties(schema).any(|(_, property)| has_no_structure(property))
+        || ["items", "additionalProperties", "not"]
+            .iter()
+            .filter_map(|name| schema.get(*name))
+            .any(has_no_structure)
+        || JUNCTORS
+            .iter()
+            .filter_map(|junctor| schema.get(*junctor)?.as_array())
+            .flatten()
+            .any(has_no_structure)
 }
 
 fn flag(schema: &Value, name: &str) -> bool {
@@ -266,7 +299,8 @@ fn nested(schema: &Value, skip_any_of: bool, path: &FieldPath, errors: &mut Vec<
     }
 }
 
-/// Every field and list that a junctor restricts is declared by the structure.
+/// Every field and list that a junctor at the root restricts is declared by the structure. The reference does not look
+/// further down.
 fn completeness(schema: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
     for junctor in JUNCTORS {
         let list = schema
@@ -280,14 +314,6 @@ fn completeness(schema: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) 
     }
     if let Some(not) = schema.get("not").filter(|not| not.is_object()) {
         declared(not, schema, path, &path.child("not"), errors);
-    }
-    for (name, property) in properties(schema) {
-        completeness(property, &path.child("properties").key(name), errors);
-    }
-    for name in ["items", "additionalProperties"] {
-        if let Some(below) = schema.get(name).filter(|below| below.is_object()) {
-            completeness(below, &path.child(name), errors);
-        }
     }
 }
 

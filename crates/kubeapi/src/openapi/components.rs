@@ -74,7 +74,25 @@ fn custom(info: &KindInfo) -> Value {
         "x-kubernetes-group-version-kind".to_owned(),
         group_version_kind(info, &info.kind),
     );
-    Value::Object(schema)
+    let mut schema = Value::Object(schema);
+    spell_out_choices(&mut schema);
+    schema
+}
+
+/// Says in the words of JSON schema too that a value is an integer or a text.
+fn spell_out_choices(schema: &mut Value) {
+    match schema {
+        Value::Object(fields) => {
+            fields.values_mut().for_each(spell_out_choices);
+            if fields.get("x-kubernetes-int-or-string") == Some(&Value::Bool(true)) {
+                fields
+                    .entry("anyOf")
+                    .or_insert_with(|| json!([{"type": "integer"}, {"type": "string"}]));
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(spell_out_choices),
+        _ => {}
+    }
 }
 
 /// `apiVersion`, `kind` and `metadata`, described as everywhere.

@@ -33,6 +33,11 @@ pub fn strategic_merge(node: &Node, document: &mut Value, patch: &Value) -> ApiR
     Ok(())
 }
 
+/// A patch as messages show it: as Go prints a map.
+pub(crate) fn shown_map(patch: &Value) -> String {
+    go_map(patch)
+}
+
 type Object = Map<String, Value>;
 
 /// How the field of a node is patched: the node below, whether lists are merged, whether a value is replaced

@@ -28,11 +28,17 @@ pub(super) struct Field {
 
 /// The fields of a message, by its name such as `core.v1.Pod`.
 pub(super) fn message(name: &str) -> Option<&'static [Field]> {
+    messages().get(name).map(Vec::as_slice)
+}
+
+/// The name as the table has it; `None` for a message that is not in it.
+pub(super) fn name(name: &str) -> Option<&'static str> {
+    messages().get_key_value(name).map(|(name, _)| *name)
+}
+
+fn messages() -> &'static HashMap<&'static str, Vec<Field>> {
     static MESSAGES: OnceLock<HashMap<&'static str, Vec<Field>>> = OnceLock::new();
-    MESSAGES
-        .get_or_init(|| TABLE.lines().filter_map(parse).collect())
-        .get(name)
-        .map(Vec::as_slice)
+    MESSAGES.get_or_init(|| TABLE.lines().filter_map(parse).collect())
 }
 
 fn parse(line: &'static str) -> Option<(&'static str, Vec<Field>)> {

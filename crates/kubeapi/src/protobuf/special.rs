@@ -10,7 +10,7 @@ use super::{
 };
 use crate::object;
 
-const SCHEMA: &str = "apiextensions.v1.JSONSchemaProps";
+pub(super) const SCHEMA: &str = "apiextensions.v1.JSONSchemaProps";
 
 /// The types that [`read`] knows.
 #[cfg(test)]

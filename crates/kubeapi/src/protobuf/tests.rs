@@ -114,3 +114,31 @@ proptest! {
         let _either_way = decode(&body);
     }
 }
+
+#[test]
+fn what_is_written_reads_back_the_same_ka_007() {
+    for (_, object) in pairs() {
+        let mut read = decode(&encode(&object).unwrap().unwrap()).unwrap();
+        let mut expected = object.clone();
+        without_nothing(&mut read);
+        without_nothing(&mut expected);
+        assert_eq!(read, expected);
+    }
+}
+
+#[test]
+fn a_refusal_is_written_too_and_a_custom_resource_is_not_ka_007() {
+    let refusal = crate::status::ApiError::not_found("", "configmaps", "zzz").to_status();
+    let written = encode(&refusal).unwrap().unwrap();
+    // What the reference answered.
+    let expected: &[u8] = b"k8s\0\x0a\x0c\x0a\x02v1\x12\x06Status\x12S\x0a\x06\x0a\0\x12\0\x1a\0\x12\x07Failure\x1a\x1aconfigmaps \
+        \"zzz\" not found\"\x08NotFound*\x17\x0a\x03zzz\x12\0\x1a\x0aconfigmaps(\x002\x000\x94\x03\x1a\0\"\0";
+    assert_eq!(written, expected);
+    assert!(encode(&json!({"apiVersion": "example.com/v1", "kind": "Widget"})).is_none());
+    let list = json!({"apiVersion": "v1", "kind": "ConfigMapList", "metadata": {"resourceVersion": "7"},
+        "items": [{"metadata": {"name": "a"}}]});
+    let written = encode(&list).unwrap().unwrap();
+    assert!(written.windows(3).any(|window| window == b"\x12\x017"));
+    let wrong = json!({"apiVersion": "v1", "kind": "ConfigMap", "data": {"a": 1}});
+    assert!(encode(&wrong).unwrap().is_err());
+}

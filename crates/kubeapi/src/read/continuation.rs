@@ -3,7 +3,10 @@
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use serde::{Deserialize, Serialize};
 
-use crate::status::{ApiError, ApiResult, Reason};
+use crate::{
+    status::{ApiError, ApiResult, Reason},
+    strict,
+};
 
 const VERSION: &str = "meta.k8s.io/v1";
 
@@ -54,7 +57,8 @@ impl Continuation {
                 };
                 invalid(format!("illegal base64 data at input byte {at}"))
             })?;
-        let token: Self = serde_json::from_slice(&bytes).map_err(|error| invalid(error.to_string()))?;
+        let token: Self = serde_json::from_slice(&bytes)
+            .map_err(|error| invalid(strict::json_fault(&bytes).unwrap_or_else(|| error.to_string())))?;
         if token.v != VERSION {
             return Err(invalid(format!(
                 "server does not recognize this encoded version {:?}",

@@ -47,6 +47,16 @@ pub(crate) enum Document {
     Root,
 }
 
+impl Document {
+    /// Whether it says which groups, versions and resources there are.
+    pub(crate) fn is_discovery(&self) -> bool {
+        matches!(
+            self,
+            Self::CoreVersions | Self::Groups | Self::Group(_) | Self::Resources { .. }
+        )
+    }
+}
+
 /// Where a path leads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Location {

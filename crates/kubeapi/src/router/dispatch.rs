@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use axum::extract::Request;
+use http::HeaderMap;
 
 use super::options;
 use crate::{
@@ -12,7 +13,10 @@ use crate::{
     commit,
     delete::{self, DeleteOptions},
     identity::Identity,
-    negotiation::{Form, accepted_form, body_format},
+    negotiation::{
+        BodyFormat, COLLECTIONS, Encoding, Form, OBJECTS, accepted_form, body_format, check_media_type,
+        check_stream, not_acceptable, rendering,
+    },
     present::View,
     read::{ListQuery, Selection},
     registry::Snapshot,
@@ -44,6 +48,74 @@ impl Call {
 
     pub(super) fn view(&self) -> View {
         View::new(&self.kind, &self.snapshot)
+    }
+
+    /// 405 for a verb that a custom resource or its subresource does not have.
+    pub(super) fn not_supported(&self, verb: Verb) -> Box<ApiError> {
+        let (group, plural) = (&self.kind.group, &self.kind.plural);
+        let message = format!(
+            "{} is not supported on resources of kind \"{plural}.{group}\"",
+            verb.as_str()
+        );
+        let mut error = ApiError::new(Reason::MethodNotAllowed, message);
+        error.group.clone_from(group);
+        error.kind.clone_from(plural);
+        error
+    }
+
+    /// The form that the client wants the answer in.
+    ///
+    /// # Errors
+    /// 406 when it accepts none of those offered; 400 for rows of a table that are to include what cannot be included.
+    pub(super) fn form(&self, headers: &HeaderMap, offered: &[Form]) -> ApiResult<Form> {
+        let form = accepted_form(headers, offered)?;
+        let include = self.options.include_object.as_str();
+        if form == Form::Table && !matches!(include, "" | "None" | "Metadata" | "Object") {
+            return Err(ApiError::new(
+                Reason::BadRequest,
+                format!(
+                    "Unable to convert to Table as requested: includeObject: Invalid value: {include:?}: must be 'Metadata', \
+                     'Object', 'None', or empty"
+                ),
+            ));
+        }
+        Ok(form)
+    }
+
+    /// Refuses a client that accepts no encoding which this resource has. Requirement KA-007.
+    fn check_encoding(&self, headers: &HeaderMap) -> ApiResult<()> {
+        if self.kind.custom {
+            // Of what is not built in the reference says too late that there is no protobuf, and so lists it.
+            return match rendering(headers).encoding {
+                Encoding::Protobuf => Err(not_acceptable()),
+                Encoding::Json | Encoding::Yaml => Ok(()),
+            };
+        }
+        let produced: &[&str] = match (self.verb, self.path.subresource.as_str()) {
+            // A log is text, whatever the client says.
+            (_, "log") => return Ok(()),
+            (Verb::List | Verb::Watch, _) => &COLLECTIONS,
+            _ => &OBJECTS,
+        };
+        check_media_type(headers, produced)
+    }
+
+    /// 406 for a form of objects that is asked of a list (`List`), or the other way round (empty).
+    fn wrong_number(&self, wanted: &str, list: &str) -> Box<ApiError> {
+        let package = match self.kind.group.split('.').next() {
+            None | Some("" | "events") => "core",
+            Some(package) => package,
+        };
+        let found = if self.kind.custom {
+            format!("unstructured.Unstructured{list}")
+        } else {
+            format!("{package}.{}{list}", self.kind.kind)
+        };
+        let what = if list.is_empty() { "not a list" } else { "a list" };
+        ApiError::new(
+            Reason::NotAcceptable,
+            format!("you requested {wanted}, but the requested object is {what} (*{found})"),
+        )
     }
 
     pub(super) fn key(&self) -> mainstay_store::kube::Key {
@@ -155,6 +227,7 @@ impl Api {
     }
 
     async fn perform(&self, call: &Call, request: Request) -> ApiResult<Answer> {
+        call.check_encoding(request.headers())?;
         call.options.check_write(call.verb)?;
         if !call.path.subresource.is_empty() {
             return self.subresource(call, request).await;
@@ -168,11 +241,19 @@ impl Api {
         let headers = request.headers();
         match call.verb {
             Verb::Get => {
-                let form = accepted_form(headers, &[Form::Plain, Form::Table, Form::Metadata])?;
+                let offered = [Form::Plain, Form::Table, Form::Metadata, Form::MetadataList];
+                let form = call.form(headers, &offered)?;
+                if form == Form::MetadataList {
+                    return Err(call.wrong_number("PartialObjectMetadataList", ""));
+                }
                 self.get(&call.view(), &call.key(), form, &call.options)
             }
             Verb::List => {
-                let form = accepted_form(headers, &[Form::Plain, Form::Table, Form::MetadataList])?;
+                let offered = [Form::Plain, Form::Table, Form::MetadataList, Form::Metadata];
+                let form = call.form(headers, &offered)?;
+                if form == Form::Metadata {
+                    return Err(call.wrong_number("PartialObjectMetadata", "List"));
+                }
                 let view = call.view();
                 let selection = Selection::parse(&call.kind, &call.options)?;
                 let query = ListQuery {
@@ -185,7 +266,8 @@ impl Api {
                 self.list(&query).await
             }
             Verb::Watch => {
-                let form = accepted_form(headers, &[Form::Plain, Form::Table, Form::Metadata])?;
+                check_stream(headers)?;
+                let form = call.form(headers, &[Form::Plain, Form::Table, Form::Metadata])?;
                 self.watch(WatchQuery {
                     view: call.view(),
                     namespace: call.path.namespace.clone(),
@@ -221,8 +303,13 @@ impl Api {
             form: Form::Plain,
         };
         let (revision, items) = self.selected(&query).await?;
+        // The answer is what was found, not what became of it.
+        let mut objects = items
+            .iter()
+            .map(|stored| view.value(&stored.value, stored.revision))
+            .collect::<ApiResult<Vec<serde_json::Value>>>()?;
         let keys = items.into_iter().map(|stored| stored.key).collect();
-        let mut objects = self.delete_all(&view, keys, &options).await?;
+        self.delete_all(&view, keys, &options).await?;
         let mut metadata = serde_json::json!({"resourceVersion": revision.to_string()});
         if call.kind.custom {
             metadata["continue"] = serde_json::json!("");
@@ -244,7 +331,17 @@ impl Api {
         let body = super::read_body(self, request).await?;
         let body = match body.is_empty() {
             true => None,
-            false => Some(super::writes::decode(&body, format)?.value),
+            false => Some(
+                super::writes::decode(&body, format)
+                    .map_err(|mut error| {
+                        if format == BodyFormat::Json {
+                            error.message =
+                                format!("couldn't get version/kind; json parse error: {}", error.message);
+                        }
+                        error
+                    })?
+                    .value,
+            ),
         };
         DeleteOptions::parse(&call.options, body.as_ref())
     }

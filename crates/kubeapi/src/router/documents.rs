@@ -9,7 +9,7 @@ use crate::{
     answer::Answer,
     api::Api,
     discovery,
-    negotiation::{Form, accepted_form},
+    negotiation::{Form, OBJECTS, accepted_form, check_media_type},
     openapi,
     request::{Document, QueryOptions},
     status::{ApiError, ApiResult, Reason},
@@ -26,6 +26,9 @@ impl Api {
             return Err(super::dispatch::not_allowed());
         }
         let headers = request.headers();
+        if document.is_discovery() {
+            check_media_type(headers, &OBJECTS)?;
+        }
         let kinds = self.registry().snapshot().kinds.clone();
         let discovery_form = || accepted_form(headers, &[Form::Plain, Form::Discovery]);
         match document {
@@ -41,9 +44,14 @@ impl Api {
             Document::Group(group) => found(discovery::group(&kinds, group)),
             Document::Resources { group, version } => found(discovery::resources(&kinds, group, version)),
             Document::OpenApiTwo => self.openapi_two(&kinds, request),
-            Document::OpenApiThreeIndex => Ok(encoded(openapi::encoded_index(&kinds))),
+            Document::OpenApiThreeIndex => {
+                let mut answer = encoded(openapi::encoded_index(&kinds));
+                // What the reference's HTTP library takes it for.
+                answer.content_type = HeaderValue::from_static("text/plain; charset=utf-8");
+                Ok(answer)
+            }
             Document::OpenApiThree(path) => {
-                Ok(openapi::encoded_document(&kinds, path).map_or_else(Answer::page_not_found, encoded))
+                Ok(openapi::encoded_document(&kinds, path).map_or_else(Answer::nothing_found, encoded))
             }
             Document::OpenIdConfiguration => Ok(Answer::ok(&self.openid_configuration())),
             Document::OpenIdKeys => {

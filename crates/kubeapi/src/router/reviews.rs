@@ -16,12 +16,11 @@ use crate::{
     authorization::{Attributes, ResourceAttributes, Rule},
     field::{FieldError, FieldPath},
     identity::Identity,
-    negotiation::{Form, accepted_form, body_format},
+    negotiation::{Form, body_format},
     object,
     request::FieldValidation,
     schema,
     status::{ApiError, ApiResult, Reason},
-    strict::Decoded,
 };
 
 /// `spec` of the access reviews.
@@ -93,7 +92,7 @@ pub(super) fn is_review(storage_resource: &str) -> bool {
 impl Api {
     /// Answers a review with its status.
     pub(super) async fn review(&self, call: &Call, request: Request) -> ApiResult<Answer> {
-        accepted_form(request.headers(), &[Form::Plain])?;
+        call.form(request.headers(), &[Form::Plain])?;
         let manager = writes::manager(call, request.headers());
         let (mut review, warnings) = self.review_body(call, request).await?;
         let kind = &call.kind;
@@ -141,10 +140,12 @@ impl Api {
     async fn review_body(&self, call: &Call, request: Request) -> ApiResult<(Value, Vec<String>)> {
         let format = body_format(request.headers(), false)?;
         let body = read_body(self, request).await?;
-        let Decoded {
-            value: mut review,
-            duplicates,
-        } = writes::decode(&body, format)?;
+        let decoded = writes::decode(&body, format)?;
+        let repeated = match call.options.field_validation {
+            FieldValidation::Strict => decoded.strict_errors(),
+            _ => decoded.warnings(),
+        };
+        let mut review = decoded.value;
         let kind = &call.kind;
         let text = |field: &str| review.get(field).and_then(Value::as_str).unwrap_or_default();
         let (api_version, sent_kind) = (text("apiVersion"), text("kind"));
@@ -170,9 +171,8 @@ impl Api {
             return Err(ApiError::new(Reason::BadRequest, text));
         }
         let unknown = schema::prune(&kind.node, &mut review);
-        let findings: Vec<String> = duplicates
-            .iter()
-            .map(|path| format!("duplicate field {path:?}"))
+        let findings: Vec<String> = repeated
+            .into_iter()
             .chain(
                 unknown
                     .iter()

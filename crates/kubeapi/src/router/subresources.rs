@@ -11,27 +11,28 @@ use serde_json::Value;
 use super::{
     dispatch::{Call, no_such_resource, not_allowed},
     read_body,
-    writes::decode,
+    writes::{decode, manager},
 };
 use crate::{
     answer::Answer,
     api::Api,
-    negotiation::{Form, accepted_form, body_format},
+    negotiation::{Form, body_format},
     request::Verb,
-    status::ApiResult,
+    status::{ApiError, ApiResult},
 };
 
 impl Api {
     /// Answers a request for a token of a ServiceAccount. Requirement KA-040.
     async fn account_token(&self, call: &Call, request: Request) -> ApiResult<Answer> {
         let format = body_format(request.headers(), false)?;
+        let manager = manager(call, request.headers());
         let body = read_body(self, request).await?;
         let asked = if body.is_empty() {
             Value::Null
         } else {
             decode(&body, format)?.value
         };
-        let answer = self.request_token(call.namespace(), call.name(), asked)?;
+        let answer = self.request_token(call.namespace(), call.name(), &manager, asked)?;
         Ok(Answer::json(StatusCode::CREATED, &answer))
     }
 
@@ -42,10 +43,11 @@ impl Api {
         ) {
             (_, "status") if call.kind.status => match call.verb {
                 Verb::Get => {
-                    let form = accepted_form(request.headers(), &[Form::Plain, Form::Table, Form::Metadata])?;
+                    let form = call.form(request.headers(), &[Form::Plain, Form::Table, Form::Metadata])?;
                     self.get(&call.view(), &call.key(), form, &call.options)
                 }
                 Verb::Update | Verb::Patch => self.write_object(call, request).await,
+                verb if call.kind.custom => Err(call.not_supported(verb)),
                 _ => Err(not_allowed()),
             },
             (_, "scale") if call.kind.scale.is_some() => self.scale(call, request).await,
@@ -61,6 +63,12 @@ impl Api {
             }
             ("/serviceaccounts", "token") => Err(not_allowed()),
             ("/pods", "log" | "binding" | "eviction") => Err(not_allowed()),
+            // The reference looks for the object first, and says of either that it is not there.
+            _ if call.kind.custom => Err(ApiError::not_found(
+                &call.kind.group,
+                &call.kind.plural,
+                call.name(),
+            )),
             _ => Err(no_such_resource()),
         }
     }

@@ -11,10 +11,10 @@ use crate::{
     api::Api,
     apply,
     field::{FieldError, FieldPath},
-    negotiation::{BodyFormat, Form, PatchFormat, accepted_form, body_format, patch_format},
+    negotiation::{BodyFormat, Form, PatchFormat, body_format, patch_format},
     object, protobuf,
     read::Shape,
-    request::{DryRun, Verb},
+    request::{DryRun, FieldValidation, Verb},
     status::{ApiError, ApiResult, Reason},
     strict::{self, Decoded, Format},
     write::{Intention, Part, WriteRequest, Written},
@@ -31,8 +31,108 @@ pub(super) fn decode(body: &Bytes, format: BodyFormat) -> ApiResult<Decoded> {
         // A field that occurs twice is merged by the rules of the encoding, and is no fault.
         BodyFormat::Protobuf => Ok(Decoded {
             value: protobuf::decode(body)?,
-            duplicates: Vec::new(),
+            ..Decoded::default()
         }),
+    }
+}
+
+/// Decodes the body of a creation or an update.
+///
+/// # Errors
+/// 400 in the words of the reference, which names the kind that it expected and shows the beginning of the body.
+fn decode_object(call: &Call, body: &Bytes, format: BodyFormat) -> ApiResult<Decoded> {
+    let refuse = |detail: String| {
+        ApiError::new(
+            Reason::BadRequest,
+            format!(
+                "the object provided is unrecognized (must be of type {}): {detail} ({})",
+                call.kind.kind,
+                beginning(body)
+            ),
+        )
+    };
+    let decoded = match format {
+        BodyFormat::Json if call.kind.custom => strict::decode(body, Format::Json),
+        BodyFormat::Json => strict::decode_typed(body, Format::Json),
+        BodyFormat::Yaml => strict::decode(body, Format::Yaml),
+        BodyFormat::Protobuf => return decode(body, format),
+    };
+    let decoded = decoded.map_err(|error| match format {
+        BodyFormat::Yaml => refuse(
+            error
+                .message
+                .strip_prefix("error converting YAML to JSON: ")
+                .unwrap_or(&error.message)
+                .to_owned(),
+        ),
+        _ => refuse(format!("{NO_TYPE}{}", error.message)),
+    })?;
+    if let Some(detail) = untyped(&decoded.value) {
+        return Err(refuse(format!("{NO_TYPE}{detail}")));
+    }
+    match &decoded.value {
+        Value::Null if call.kind.custom => Err(refuse("Object 'Kind' is missing in 'null'".to_owned())),
+        Value::Null => Ok(Decoded {
+            value: Value::Object(serde_json::Map::new()),
+            ..decoded
+        }),
+        Value::Object(fields) if call.kind.custom && !fields.get("kind").is_some_and(is_text) => {
+            let sent = String::from_utf8_lossy(body);
+            Err(refuse(format!(
+                "Object 'Kind' is missing in '{}'",
+                sent.trim_end()
+            )))
+        }
+        _ => Ok(decoded),
+    }
+}
+
+const NO_TYPE: &str = "couldn't get version/kind; json parse error: ";
+
+fn is_text(value: &Value) -> bool {
+    value.as_str().is_some_and(|text| !text.is_empty())
+}
+
+/// Why neither version nor kind can be read from a body, if so.
+fn untyped(value: &Value) -> Option<String> {
+    const TYPE: &str = r#"struct { APIVersion string "json:\"apiVersion,omitempty\""; Kind string "json:\"kind,omitempty\"" }"#;
+    match value {
+        Value::Null => None,
+        Value::Object(fields) => ["apiVersion", "kind"].iter().find_map(|name| {
+            let found = json_type(fields.get(*name)?)?;
+            (found != "string").then(|| {
+                format!("json: cannot unmarshal {found} into Go struct field .{name} of type string")
+            })
+        }),
+        other => json_type(other)
+            .map(|found| format!("json: cannot unmarshal {found} into Go value of type {TYPE}")),
+    }
+}
+
+/// What the reference's decoder calls a value; `None` for null, which it takes for everything.
+fn json_type(value: &Value) -> Option<&'static str> {
+    Some(match value {
+        Value::Null => return None,
+        Value::Object(_) => "object",
+        Value::Array(_) => "array",
+        Value::String(_) => "string",
+        Value::Number(_) => "number",
+        Value::Bool(_) => "bool",
+    })
+}
+
+/// How a body begins: as text where it may be JSON, else in hexadecimal digits.
+pub(super) fn beginning(body: &[u8]) -> String {
+    const SHOWN: usize = 30;
+    let shown = &body[..body.len().min(SHOWN)];
+    let rest = if body.len() > SHOWN { " ..." } else { "" };
+    match body.first() {
+        None => "<empty>".to_owned(),
+        Some(b'{') => format!("{}{rest}", String::from_utf8_lossy(shown)),
+        Some(_) => {
+            let digits: String = shown.iter().map(|byte| format!("{byte:02x}")).collect();
+            format!("{digits}{rest}")
+        }
     }
 }
 
@@ -59,7 +159,7 @@ impl Api {
             "finalize" => Part::Finalize,
             _ => Part::Main,
         };
-        let form = accepted_form(request.headers(), &[Form::Plain, Form::Table, Form::Metadata])?;
+        let form = call.form(request.headers(), &[Form::Plain, Form::Table, Form::Metadata])?;
         let manager = manager(call, request.headers());
         let (intention, decoding_findings) = self.intention(call, request).await?;
         if call.verb == Verb::Create && call.kind.custom {
@@ -111,22 +211,21 @@ impl Api {
         if call.verb != Verb::Patch {
             let format = body_format(request.headers(), call.kind.custom)?;
             let body = read_body(self, request).await?;
-            let Decoded { value, duplicates } = decode(&body, format)?;
-            let findings = duplicate_findings(&duplicates);
+            let decoded = decode_object(call, &body, format)?;
+            let findings = findings(call, &decoded);
             return Ok(match call.verb {
-                Verb::Update => (Intention::Replace(value), findings),
-                _ => (Intention::Create(value), findings),
+                Verb::Update => (Intention::Replace(decoded.value), findings),
+                _ => (Intention::Create(decoded.value), findings),
             });
         }
         let format = patch_format(request.headers(), !call.kind.custom)?;
         let body = read_body(self, request).await?;
-        let body_format = if format == PatchFormat::Apply {
-            BodyFormat::Yaml
-        } else {
-            BodyFormat::Json
+        let decoded = decode_patch(&body, format)?;
+        let findings = match format {
+            PatchFormat::Json => operation_findings(&decoded),
+            _ => findings(call, &decoded),
         };
-        let Decoded { value, duplicates } = decode(&body, body_format)?;
-        let findings = duplicate_findings(&duplicates);
+        let value = decoded.value;
         if format != PatchFormat::Apply && call.options.force.is_some() {
             let error = FieldError::forbidden(
                 &FieldPath::of("force"),
@@ -154,21 +253,65 @@ impl Api {
     }
 }
 
-fn duplicate_findings(duplicates: &[String]) -> Vec<String> {
-    duplicates
+/// Decodes a patch.
+///
+/// # Errors
+/// 400 in the words of the reference: it says of an apply what is wrong with it, and of other patches that they are none.
+fn decode_patch(body: &Bytes, format: PatchFormat) -> ApiResult<Decoded> {
+    if format == PatchFormat::Apply {
+        return decode(body, BodyFormat::Yaml).map_err(|error| {
+            let detail = &error.message;
+            let message = match detail.strip_prefix("error converting YAML to JSON: ") {
+                // What begins like an object is taken for JSON, and told so.
+                Some(detail) if !body.starts_with(b"{") => format!("error encoding patch: {detail}"),
+                _ => format!("error decoding patch: {detail}"),
+            };
+            ApiError::new(Reason::BadRequest, message)
+        });
+    }
+    decode(body, BodyFormat::Json)
+        .map_err(|_malformed| ApiError::new(Reason::BadRequest, "invalid JSON patch"))
+}
+
+/// What was found in the operations of a JSON patch: members that none has, and those that are there twice.
+fn operation_findings(decoded: &Decoded) -> Vec<String> {
+    let unknown = decoded
+        .value
+        .as_array()
+        .into_iter()
+        .flatten()
+        .enumerate()
+        .flat_map(|(index, operation)| {
+            operation
+                .as_object()
+                .into_iter()
+                .flatten()
+                .filter(|(name, _)| !matches!(name.as_str(), "op" | "path" | "from" | "value"))
+                .map(move |(name, _)| format!("json patch unknown field \"[{index}].{name}\""))
+        });
+    // Below `value` a patch may say what it likes.
+    let repeated = decoded
+        .duplicates
         .iter()
-        .map(|path| format!("duplicate field {path:?}"))
-        .collect()
+        .filter(|path| path.matches('.').count() == 1)
+        .map(|path| format!("json patch duplicate field {path:?}"));
+    unknown.chain(repeated).collect()
+}
+
+/// What was found while a body was decoded, as it is told or refused.
+fn findings(call: &Call, decoded: &Decoded) -> Vec<String> {
+    if call.options.field_validation == FieldValidation::Strict {
+        decoded.strict_errors()
+    } else {
+        decoded.warnings()
+    }
 }
 
 fn object_patch(patch: Value) -> ApiResult<Value> {
-    let found = match &patch {
-        Value::Object(_) => return Ok(patch),
-        Value::Null => return Ok(Value::Object(serde_json::Map::new())),
-        Value::Array(_) => "array",
-        Value::String(_) => "string",
-        Value::Number(_) => "number",
-        Value::Bool(_) => "bool",
+    let found = match json_type(&patch) {
+        Some("object") => return Ok(patch),
+        None => return Ok(Value::Object(serde_json::Map::new())),
+        Some(found) => found,
     };
     Err(ApiError::new(
         Reason::BadRequest,

@@ -82,7 +82,7 @@ fn visit<'names>(
 }
 
 /// Types that read their JSON themselves and have errors of their own, which name no field.
-fn own_decoder(node: &Node) -> Option<fn(&Value) -> Option<String>> {
+pub(super) fn own_decoder(node: &Node) -> Option<fn(&Value) -> Option<String>> {
     match node.definition.as_deref() {
         Some("io.k8s.apimachinery.pkg.api.resource.Quantity") => Some(quantity),
         Some("io.k8s.apimachinery.pkg.util.intstr.IntOrString") => Some(int_or_string),
@@ -209,7 +209,7 @@ fn short_name(definition: &str) -> &str {
     definition.rsplit('.').next().unwrap_or(definition)
 }
 
-fn go_type(node: &Node) -> String {
+pub(super) fn go_type(node: &Node) -> String {
     if let Some(definition) = &node.definition {
         let mut parts = definition.rsplit('.');
         let name = parts.next().unwrap_or_default();

@@ -36,6 +36,36 @@ fn visit(node: &Node, value: &Value, path: &FieldPath, is_root: bool, errors: &m
     }
 }
 
+/// The decoder's text for the first embedded resource whose metadata is none: it is read like that of every resource.
+pub fn embedded_decode_error(node: &Node, object_meta: &Node, object: &Value) -> Option<String> {
+    fn visit(
+        node: &Node,
+        object_meta: &Node,
+        value: &Value,
+        path: &FieldPath,
+        is_root: bool,
+    ) -> Option<String> {
+        if let (true, false, Some(metadata)) = (node.embedded_resource, is_root, value.get("metadata"))
+            && let Some(detail) = super::decode_error(object_meta, metadata)
+        {
+            let at = path.child("metadata");
+            return Some(format!("{at}: Invalid value: {metadata}: {detail}"));
+        }
+        match (&node.kind, value) {
+            (NodeKind::Object { .. }, Value::Object(fields)) => fields.iter().find_map(|(name, nested)| {
+                let child = node.child(name)?;
+                visit(child, object_meta, nested, &path.child(name), false)
+            }),
+            (NodeKind::Array { items }, Value::Array(list)) => list
+                .iter()
+                .enumerate()
+                .find_map(|(index, item)| visit(items, object_meta, item, &path.index(index), false)),
+            _ => None,
+        }
+    }
+    visit(node, object_meta, object, &FieldPath::root(), true)
+}
+
 fn check(value: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
     let text = |name: &str| value.get(name).and_then(Value::as_str).unwrap_or_default();
     let api_version = text("apiVersion");
@@ -79,6 +109,27 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn metadata_of_an_embedded_resource_is_decoded_ka_013() {
+        let node = Node::from_crd_schema(&json!({"type": "object", "properties": {"e": {
+            "type": "object", "x-kubernetes-embedded-resource": true, "x-kubernetes-preserve-unknown-fields": true}}}))
+        .expect("reads");
+        let object_meta = crate::builtin::definitions::object_meta();
+        let error = |metadata: Value| {
+            embedded_decode_error(&node, &object_meta, &json!({"e": {"metadata": metadata}}))
+        };
+        assert_eq!(
+            error(json!("x")).unwrap(),
+            "e.metadata: Invalid value: \"x\": json: cannot unmarshal string into Go value of type v1.ObjectMeta"
+        );
+        assert_eq!(
+            error(json!({"name": 5})).unwrap(),
+            "e.metadata: Invalid value: {\"name\":5}: json: cannot unmarshal number into Go struct field ObjectMeta.name of \
+             type string"
+        );
+        assert_eq!(error(json!({"name": "a"})), None);
+    }
 
     #[test]
     fn an_embedded_resource_needs_api_version_and_kind() {

@@ -1,13 +1,19 @@
 //! Patterns of schemas are Go regular expressions. The `regex` crate reads nearly the same language; this module
 //! rewrites the places where the two differ, so that a pattern matches the same texts as on the reference.
 
+mod syntax;
+
 use regex::Regex;
 
 /// Compiles a pattern as Go would read it.
 ///
 /// # Errors
-/// The first line of the parser's message, when it is not a valid expression.
+/// The message of Go's parser, when it is not a valid expression there; for what only this server cannot compile, the first
+/// line of its own.
 pub fn compile_pattern(pattern: &str) -> Result<Regex, String> {
+    if let Some(fault) = syntax::fault(pattern) {
+        return Err(fault);
+    }
     Regex::new(&translate(pattern)).map_err(|error| match error {
         regex::Error::CompiledTooBig(limit) => {
             format!("expression is larger than {limit} bytes when compiled")

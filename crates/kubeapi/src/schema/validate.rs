@@ -88,7 +88,12 @@ fn visit(node: &Node, value: &Value, correlation: Correlation<'_>, path: &FieldP
             outcome.passed += 1;
             values::check_scalar(checks, types, value, path, outcome);
         }
-        None => outcome.passed += 2,
+        None => {
+            if let Value::Number(number) = value {
+                numbers::check_range(None, types, number, path, outcome);
+            }
+            outcome.passed += 2;
+        }
     }
     match value {
         Value::Array(list) => {

@@ -3,8 +3,8 @@
 use std::cell::RefCell;
 use std::fmt;
 
-use serde::Deserializer;
 use serde::de::{DeserializeSeed, Error, MapAccess, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Number, Value};
 
 /// How many duplicates are reported; a document with more has been understood well enough.
@@ -13,22 +13,38 @@ const MAXIMUM_DUPLICATES: usize = 100;
 /// Integers up to here are exact as floating point numbers.
 const EXACT_INTEGERS: f64 = 9_007_199_254_740_992.0;
 
+/// What becomes of a key that occurs twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Repeated {
+    /// Its last value counts.
+    LastWins,
+    /// Two objects become one; of other values the last counts.
+    Merges,
+    /// Its last value counts, and the line of each repetition is kept: the document is YAML.
+    ByLine,
+}
+
 /// Collects what is noticed while a document is read.
 pub(super) struct Reader {
     depth: usize,
+    repeated: Repeated,
     duplicates: RefCell<Vec<String>>,
+    repeated_keys: RefCell<Vec<String>>,
 }
 
 impl Reader {
-    pub(super) fn new(depth: usize) -> Self {
+    pub(super) fn new(depth: usize, repeated: Repeated) -> Self {
         Self {
             depth,
+            repeated,
             duplicates: RefCell::new(Vec::new()),
+            repeated_keys: RefCell::new(Vec::new()),
         }
     }
 
-    pub(super) fn into_duplicates(self) -> Vec<String> {
-        self.duplicates.into_inner()
+    /// The paths of the keys that occur more than once, and of YAML what is said of each.
+    pub(super) fn into_found(self) -> (Vec<String>, Vec<String>) {
+        (self.duplicates.into_inner(), self.repeated_keys.into_inner())
     }
 
     /// The seed of the whole document.
@@ -40,7 +56,13 @@ impl Reader {
         }
     }
 
-    fn duplicate(&self, path: String) {
+    fn duplicate(&self, path: String, key: &Key) {
+        if let Some(line) = key.line {
+            let mut repeated = self.repeated_keys.borrow_mut();
+            if repeated.len() < MAXIMUM_DUPLICATES {
+                repeated.push(format!("line {line}: key {:?} already set in map", key.text));
+            }
+        }
         let mut duplicates = self.duplicates.borrow_mut();
         if duplicates.len() < MAXIMUM_DUPLICATES && !duplicates.contains(&path) {
             duplicates.push(path);
@@ -183,34 +205,85 @@ impl<'de> Visitor<'de> for ValueSeed<'_> {
     fn visit_map<A: MapAccess<'de>>(self, mut access: A) -> Result<Value, A::Error> {
         let depth = self.descend()?;
         let mut entries = Map::new();
-        while let Some(key) = access.next_key_seed(KeySeed)? {
-            let path = Path::Field(&self.path, &key);
-            if entries.contains_key(&key) {
-                self.reader.duplicate(path.to_string());
+        let by_line = self.reader.repeated == Repeated::ByLine;
+        while let Some(key) = access.next_key_seed(KeySeed { by_line })? {
+            let path = Path::Field(&self.path, &key.text);
+            if entries.contains_key(&key.text) {
+                self.reader.duplicate(path.to_string(), &key);
             }
             let value = access.next_value_seed(ValueSeed {
                 reader: self.reader,
                 path,
                 depth,
             })?;
-            entries.insert(key, value);
+            match entries.get_mut(&key.text) {
+                Some(before) if self.reader.repeated == Repeated::Merges => merge(before, value),
+                _ => {
+                    entries.insert(key.text, value);
+                }
+            }
         }
         Ok(Value::Object(entries))
     }
 }
 
-/// A key: text, or a scalar of YAML turned into text.
-struct KeySeed;
-
-impl<'de> DeserializeSeed<'de> for KeySeed {
-    type Value = String;
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<String, D::Error> {
-        deserializer.deserialize_any(self)
+/// Adds the fields of an object to those that were there; any other value takes the place of what was there.
+fn merge(before: &mut Value, value: Value) {
+    match (before, value) {
+        (Value::Object(before), Value::Object(fields)) => {
+            for (name, value) in fields {
+                match before.get_mut(&name) {
+                    Some(before) => merge(before, value),
+                    None => {
+                        before.insert(name, value);
+                    }
+                }
+            }
+        }
+        (before, value) => *before = value,
     }
 }
 
-impl Visitor<'_> for KeySeed {
+/// A key, with its line in a YAML document.
+struct Key {
+    text: String,
+    line: Option<u64>,
+}
+
+/// Reads a key.
+#[derive(Clone, Copy)]
+struct KeySeed {
+    by_line: bool,
+}
+
+impl<'de> DeserializeSeed<'de> for KeySeed {
+    type Value = Key;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Key, D::Error> {
+        if !self.by_line {
+            let text = deserializer.deserialize_any(KeyText)?;
+            return Ok(Key { text, line: None });
+        }
+        let spanned = serde_saphyr::Spanned::<KeyScalar>::deserialize(deserializer)?;
+        Ok(Key {
+            text: spanned.value.0,
+            line: Some(spanned.defined.line()),
+        })
+    }
+}
+
+struct KeyScalar(String);
+
+impl<'de> Deserialize<'de> for KeyScalar {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(KeyText).map(Self)
+    }
+}
+
+/// The text of a key, or a scalar of YAML turned into text.
+struct KeyText;
+
+impl Visitor<'_> for KeyText {
     type Value = String;
 
     fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -26,13 +26,27 @@ pub(super) fn of_path(path: &JsonPath, column_type: &str, object: &Value, now: T
             )]
             None => value.as_f64().map_or(Value::Null, |number| json!(number as i64)),
         },
-        "number" => value.as_f64().map_or(Value::Null, |number| json!(number)),
+        "number" => value.as_f64().map_or(Value::Null, number),
         "boolean" => value.as_bool().map_or(Value::Null, Value::Bool),
         "date" => match &**value {
             Value::String(text) => Value::String(since(Some(text), now)),
             _ => Value::Null,
         },
         _ => Value::Null,
+    }
+}
+
+/// A number as JSON shows it that knows floating point numbers only: without a fraction that is none.
+fn number(number: f64) -> Value {
+    const EXACT: f64 = 9_007_199_254_740_992.0;
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "checked to be an integer in range"
+    )]
+    if number.fract() == 0.0 && number.abs() <= EXACT {
+        json!(number as i64)
+    } else {
+        json!(number)
     }
 }
 

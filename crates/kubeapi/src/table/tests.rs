@@ -112,7 +112,7 @@ fn ka_028_om_011_custom_columns_follow_their_paths_and_types() {
             json!("a"),
             json!("Running"),
             json!(2),
-            json!(1.0),
+            json!(1),
             json!(true),
             json!("True"),
             json!("5m30s"),

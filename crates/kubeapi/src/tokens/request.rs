@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Timestamp};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -13,6 +13,7 @@ use super::{
 };
 use crate::{
     api::Api,
+    apply::{self, ApplyOptions, FieldSet},
     builtin::definitions::Reader,
     field::{FieldError, FieldPath},
     object,
@@ -60,13 +61,46 @@ fn node() -> &'static Arc<Node> {
     NODE.get_or_init(|| Reader::default().definition("io.k8s.api.authentication.v1.TokenRequest"))
 }
 
+/// The fields that were asked for, as `managedFields` names them: those sent, and the lifetime, which has a default.
+fn owned_by(manager: &str, request: &Value, now: Timestamp) -> Value {
+    let mut asked = json!({"spec": request.get("spec").cloned().unwrap_or_default()});
+    if !asked["spec"].is_object() {
+        asked["spec"] = json!({});
+    }
+    if asked
+        .pointer("/spec/expirationSeconds")
+        .is_none_or(Value::is_null)
+    {
+        asked["spec"]["expirationSeconds"] = json!(USUAL);
+    }
+    let options = ApplyOptions {
+        manager: manager.to_owned(),
+        force: false,
+        api_version: format!("{GROUP}/v1"),
+        subresource: "token".to_owned(),
+        now,
+        reset_fields: FieldSet::default(),
+    };
+    apply::track_update(node(), None, &mut asked, &options);
+    asked
+        .pointer("/metadata/managedFields")
+        .cloned()
+        .unwrap_or_default()
+}
+
 impl Api {
     /// Answers a TokenRequest for the account `name`: the request with a token in its status.
     ///
     /// # Errors
     /// 404 without the account or what the token is to be bound to; 422 for a lifetime out of bounds; 400 and 409 as the
     /// reference.
-    pub(crate) fn request_token(&self, namespace: &str, name: &str, mut request: Value) -> ApiResult<Value> {
+    pub(crate) fn request_token(
+        &self,
+        namespace: &str,
+        name: &str,
+        manager: &str,
+        mut request: Value,
+    ) -> ApiResult<Value> {
         if request.is_null() {
             request = json!({});
         }
@@ -146,6 +180,7 @@ impl Api {
             None => Binding::default(),
         };
         let now = self.clock().now();
+        let owned = owned_by(manager, &request, now);
         let claims = Claims {
             aud: audiences.clone(),
             exp: now.as_second().saturating_add(lifetime),
@@ -175,6 +210,7 @@ impl Api {
             "kind": KIND, "apiVersion": format!("{GROUP}/v1"),
             "metadata": {
                 "name": name, "namespace": namespace, "uid": uid, "creationTimestamp": object::format_time(now),
+                "managedFields": owned,
             },
             "spec": {"audiences": audiences, "expirationSeconds": lifetime, "boundObjectRef": reference},
             "status": {"token": token, "expirationTimestamp": object::format_time(ends)},

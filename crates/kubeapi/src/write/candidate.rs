@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
-use super::{Intention, Part, WriteRequest};
+use super::{Intention, Part, WriteRequest, shown};
 use crate::{
     api::Api,
     apply::{self, ApplyOptions},
-    builtin::{KindInfo, definitions},
+    builtin::{KindInfo, definitions, quantity},
     field::{FieldError, FieldPath},
     object, patch,
     present::{api_version, split_api_version},
@@ -17,8 +17,11 @@ use crate::{
     status::{ApiError, ApiResult, Reason},
 };
 
+/// How many unknown and duplicate fields are told.
+const MAXIMUM_FINDINGS: usize = 100;
 /// How much of a body is shown a second time in a refusal, in characters.
-const SHOWN: usize = 40;
+const SHOWN: usize = 30;
+const QUANTITY: &str = "io.k8s.apimachinery.pkg.api.resource.Quantity";
 
 /// The whole object as the client wants it, nothing of it trusted yet.
 pub(super) fn propose(
@@ -148,7 +151,11 @@ pub(super) fn check_identity(
                 Intention::JsonPatch(_) | Intention::MergePatch(_) | Intention::StrategicPatch(_)
             );
             if is_patch {
-                return Err(undecodable(request, Some(proposed.to_string()), detail));
+                return Err(undecodable(
+                    request,
+                    Some(shown::patched(request, proposed)),
+                    detail,
+                ));
             }
             let (_, version) = split_api_version(version);
             return refuse(format!(
@@ -228,7 +235,7 @@ fn mistaken(api: &Api, kind: &KindInfo, version: &str, sent_kind: &str) -> Optio
 }
 
 /// Brings the proposed object to the form it is stored in: `null` means absent for metadata and for built-in kinds, and so
-/// do empty lists and maps, which the types of the reference leave out.
+/// do empty lists and maps, which the types of the reference leave out. Quantities take their one form.
 pub(super) fn normalise(kind: &KindInfo, proposed: &mut Value) {
     if kind.custom {
         if let Some(metadata) = proposed.get_mut("metadata").filter(|value| value.is_object()) {
@@ -249,6 +256,10 @@ fn drop_nulls_of(fields: &mut Map<String, Value>) {
 
 /// Drops empty lists and maps that need not be there. A structure without fields says something (`emptyDir: {}`) and stays.
 fn drop_empty(node: &Node, value: &mut Value) {
+    if node.definition.as_deref() == Some(QUANTITY) {
+        canonical_quantity(value);
+        return;
+    }
     match (&node.kind, value) {
         (NodeKind::Object { .. }, Value::Object(fields)) => {
             let required = node
@@ -282,6 +293,16 @@ fn drop_empty(node: &Node, value: &mut Value) {
     }
 }
 
+/// A quantity may be sent as a number, and in many forms; it is stored as a text, in one.
+fn canonical_quantity(value: &mut Value) {
+    let sent = match &*value {
+        Value::String(text) => text.clone(),
+        Value::Number(number) => number.to_string(),
+        _ => return,
+    };
+    *value = json!(quantity::canonical(&sent).unwrap_or(sent));
+}
+
 fn drop_nulls(value: &mut Value) {
     match value {
         Value::Object(fields) => drop_nulls_of(fields),
@@ -301,8 +322,8 @@ pub(super) fn drop_unknown_fields(
         Intention::JsonPatch(_) | Intention::MergePatch(_) | Intention::StrategicPatch(_)
     );
     // The reference shows the patched object as it was before anything was dropped from it.
-    let sent =
-        (is_patch && request.field_validation == FieldValidation::Strict).then(|| proposed.to_string());
+    let sent = (is_patch && request.field_validation == FieldValidation::Strict)
+        .then(|| shown::patched(request, proposed));
     let unknown = schema::prune(&request.kind.node, proposed);
     let mut findings = request.decoding_findings.clone();
     findings.extend(
@@ -310,6 +331,7 @@ pub(super) fn drop_unknown_fields(
             .iter()
             .map(|path| format!("unknown field {:?}", path.as_str())),
     );
+    findings.truncate(MAXIMUM_FINDINGS);
     if findings.is_empty() {
         return Ok(());
     }
@@ -328,6 +350,16 @@ pub(super) fn drop_unknown_fields(
 
 /// Refuses values of the wrong type before anything else looks at them. Requirement KA-006.
 pub(super) fn check_types(request: &WriteRequest, proposed: &Value) -> ApiResult<()> {
+    if let (Intention::StrategicPatch(_), false) = (&request.intention, request.kind.custom) {
+        return match schema::restore_error(&request.kind.node, proposed) {
+            None => Ok(()),
+            Some(detail) => Err(undecodable(
+                request,
+                Some(shown::patched(request, proposed)),
+                detail,
+            )),
+        };
+    }
     match request.kind.decode_error(proposed) {
         None => Ok(()),
         Some(text) => match request.intention {
@@ -337,7 +369,11 @@ pub(super) fn check_types(request: &WriteRequest, proposed: &Value) -> ApiResult
                     .split_once(": ")
                     .map_or(text.as_str(), |(_, detail)| detail)
                     .to_owned();
-                Err(undecodable(request, Some(proposed.to_string()), detail))
+                Err(undecodable(
+                    request,
+                    Some(shown::patched(request, proposed)),
+                    detail,
+                ))
             }
             _ => Err(ApiError::new(Reason::BadRequest, text)),
         },

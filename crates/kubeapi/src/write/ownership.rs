@@ -61,6 +61,7 @@ fn has_generation(kind: &KindInfo) -> bool {
                 | "apps/daemonsets"
                 | "batch/jobs"
                 | "batch/cronjobs"
+                | "autoscaling/horizontalpodautoscalers"
                 | "networking.k8s.io/ingresses"
                 | "networking.k8s.io/networkpolicies"
                 | "policy/poddisruptionbudgets"

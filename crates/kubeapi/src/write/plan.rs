@@ -194,20 +194,25 @@ impl Api {
         object: &mut Value,
     ) -> ApiResult<()> {
         let kind = &request.kind;
+        if request.part == Part::Status && custom::is_definition(kind) {
+            custom::keep_storage_version(object);
+        }
         if request.part != Part::Main {
             return Ok(());
         }
         let old = prior.filter(|_| !matches!(request.intention, Intention::Create(_)));
         kind.strategy.prepare(object, old);
         match kind.storage_resource.as_str() {
-            custom::DEFINITIONS => custom::prepare(self, old, object),
+            custom::DEFINITIONS => custom::prepare(self, kind, object),
             super::SERVICES => {
-                let taken = self.service_addresses(&request.namespace, name);
-                services::allocate(object, |address| taken.contains(address))
-                    .and_then(|()| {
-                        let ports = self.service_ports(&request.namespace, name);
-                        services::allocate_node_ports(object, &ports)
-                    })
+                let others = self.other_services(&request.namespace, name)?;
+                let addresses: HashSet<String> = others
+                    .iter()
+                    .flat_map(|service| object::text_list(service.pointer("/spec/clusterIPs")))
+                    .collect();
+                let ports: HashSet<i64> = others.iter().flat_map(services::node_ports).collect();
+                services::allocate(object, |address| addresses.contains(address))
+                    .and_then(|()| services::allocate_node_ports(object, &ports))
                     .map_err(|error| ApiError::invalid(&kind.group, &kind.kind, name, &[error]))?;
             }
             _ => {}
@@ -215,28 +220,26 @@ impl Api {
         Ok(())
     }
 
-    /// The addresses of every Service but one.
-    fn service_addresses(&self, namespace: &str, name: &str) -> HashSet<String> {
-        self.other_services(namespace, name)
-            .iter()
-            .flat_map(|service| crate::object::text_list(service.pointer("/spec/clusterIPs")))
-            .collect()
-    }
-
-    /// The ports on the nodes of every Service but one.
-    fn service_ports(&self, namespace: &str, name: &str) -> HashSet<i64> {
-        self.other_services(namespace, name)
-            .iter()
-            .flat_map(services::node_ports)
-            .collect()
-    }
-
-    fn other_services(&self, namespace: &str, name: &str) -> Vec<Value> {
+    /// Every Service but one, whose addresses and ports are taken.
+    ///
+    /// # Errors
+    /// 500 for one that cannot be read: what it holds could be given away a second time.
+    fn other_services(&self, namespace: &str, name: &str) -> ApiResult<Vec<Value>> {
         let services = self.store().list(super::SERVICES, None).items;
         services
             .iter()
             .filter(|stored| &*stored.key.namespace != namespace || &*stored.key.name != name)
-            .filter_map(|stored| serde_json::from_slice(&stored.value).ok())
+            .map(|stored| {
+                serde_json::from_slice(&stored.value).map_err(|error| {
+                    ApiError::new(
+                        Reason::InternalError,
+                        format!(
+                            "the stored Service {}/{} cannot be read, and its addresses are not known: {error}",
+                            stored.key.namespace, stored.key.name
+                        ),
+                    )
+                })
+            })
             .collect()
     }
 }

@@ -449,13 +449,40 @@ async fn what_is_not_served_is_answered_like_the_reference_ka_006() {
         (answer.status, &answer.json()["reason"]),
         (StatusCode::METHOD_NOT_ALLOWED, &json!("MethodNotAllowed"))
     );
-    let answer = server
-        .get_as(CONFIG_MAPS, "application/vnd.kubernetes.protobuf")
-        .await;
+    let answer = server.get_as(CONFIG_MAPS, "text/html").await;
     assert_eq!(
         (answer.status, &answer.json()["reason"]),
         (StatusCode::NOT_ACCEPTABLE, &json!("NotAcceptable"))
     );
+}
+
+#[tokio::test]
+async fn answers_are_written_in_yaml_and_protobuf_for_those_who_accept_nothing_else_ka_007() {
+    let server = Server::start().await;
+    let map = json!({"metadata": {"name": "written"}, "data": {"k": "1"}});
+    server.post(CONFIG_MAPS, &map).await;
+    let path = format!("{CONFIG_MAPS}/written");
+    let answer = server.get_as(&path, "application/yaml").await;
+    assert_eq!(answer.headers["content-type"], "application/yaml");
+    let text = String::from_utf8(answer.body).unwrap();
+    assert!(
+        text.starts_with("apiVersion: v1\ndata:\n  k: \"1\"\nkind: ConfigMap\n"),
+        "{text}"
+    );
+    let answer = server.get_as(&path, "application/vnd.kubernetes.protobuf").await;
+    assert_eq!(
+        answer.headers["content-type"],
+        "application/vnd.kubernetes.protobuf"
+    );
+    assert!(
+        answer
+            .body
+            .starts_with(b"k8s\0\x0a\x0f\x0a\x02v1\x12\x09ConfigMap")
+    );
+    let answer = server
+        .get_as(&path, "application/vnd.kubernetes.protobuf, application/json")
+        .await;
+    assert_eq!(answer.headers["content-type"], "application/json");
 }
 
 #[tokio::test]

@@ -9,12 +9,31 @@ use crate::field::{FieldError, FieldPath};
 const UPDATE_DETAIL: &str = "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)";
 
 pub(super) fn default(object: &mut Value) {
+    if let Some(status) = object.get_mut("status").and_then(Value::as_object_mut) {
+        default_addresses(status);
+    }
     let Some(spec) = object.get_mut("spec") else {
         return;
     };
     templates::default_spec(spec);
     if let Some(spec) = spec.as_object_mut() {
         spec.entry("enableServiceLinks").or_insert(json!(true));
+    }
+}
+
+/// The first address is told twice; who writes one of the two means both.
+fn default_addresses(status: &mut Map<String, Value>) {
+    let address = status.get("podIP").filter(|address| !address.is_null()).cloned();
+    let addresses = status.get("podIPs").and_then(Value::as_array);
+    let first = addresses.and_then(|list| list.first()?.get("ip")).cloned();
+    match (address, first) {
+        (Some(address), None) => {
+            status.insert("podIPs".to_owned(), json!([{"ip": address}]));
+        }
+        (None, Some(first)) => {
+            status.insert("podIP".to_owned(), first);
+        }
+        _ => {}
     }
 }
 

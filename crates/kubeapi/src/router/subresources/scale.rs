@@ -14,7 +14,7 @@ use crate::{
     field::{FieldError, FieldPath},
     object, patch,
     request::{DryRun, Verb},
-    status::{ApiError, ApiResult, Reason},
+    status::{ApiError, ApiResult, Cause, Reason},
     write::{ChangeFn, Intention, MODIFIED, Part, WriteRequest},
 };
 
@@ -30,6 +30,9 @@ impl Api {
                     .get(&call.key())
                     .ok_or_else(|| ApiError::not_found(&call.kind.group, &call.kind.plural, call.name()))?;
                 let object = call.view().value(&stored.value, stored.revision)?;
+                if call.kind.custom && get_path(&object, &paths.spec_replicas).is_none_or(Value::is_null) {
+                    return Err(no_replicas(&paths));
+                }
                 Ok(Answer::ok(&scale_of(&object, &paths)))
             }
             Verb::Update | Verb::Patch => self.write_scale(call, request, paths).await,
@@ -43,6 +46,7 @@ impl Api {
         let group = call.kind.group.clone();
         let plural = call.kind.plural.clone();
         let name = call.name().to_owned();
+        let custom_kind = call.kind.custom.then(|| call.kind.kind.clone());
         let scaled_paths = paths.clone();
         let change: ChangeFn = Arc::new(move |object: &mut Value| {
             let before = scale_of(object, &scaled_paths);
@@ -65,11 +69,20 @@ impl Api {
                 Some(count) if count >= 0 && i32::try_from(count).is_ok() => {
                     set_path(object, &scaled_paths.spec_replicas, json!(count))
                 }
-                _ => {
-                    let path = FieldPath::of("spec.replicas");
-                    let error = FieldError::invalid(&path, replicas, "must be greater than or equal to 0");
-                    Err(ApiError::invalid("autoscaling", "Scale", &name, &[error]))
-                }
+                _ => Err(match &custom_kind {
+                    // The count is judged where it stands in the object.
+                    Some(kind) => {
+                        let path = FieldPath::of(scaled_paths.spec_replicas.clone());
+                        let error = FieldError::invalid(&path, replicas, "should be a non-negative integer");
+                        ApiError::invalid(&group, kind, &name, &[error])
+                    }
+                    None => {
+                        let path = FieldPath::of("spec.replicas");
+                        let error =
+                            FieldError::invalid(&path, replicas, "must be greater than or equal to 0");
+                        ApiError::invalid("autoscaling", "Scale", &name, &[error])
+                    }
+                }),
             }
         });
         let write = WriteRequest {
@@ -88,6 +101,21 @@ impl Api {
         let written = self.write(write).await?;
         Ok(Answer::json(StatusCode::OK, &scale_of(&written.object, &paths)))
     }
+}
+
+/// What the reference says of a custom resource that states no count: it has no default for it.
+fn no_replicas(paths: &ScalePaths) -> Box<ApiError> {
+    let detail = format!("the spec replicas field {:?} does not exist", paths.spec_replicas);
+    let mut error = ApiError::new(
+        Reason::InternalError,
+        format!("Internal error occurred: {detail}"),
+    );
+    error.causes = vec![Cause {
+        reason: String::new(),
+        message: detail,
+        field: String::new(),
+    }];
+    error
 }
 
 /// `.a.b` as the names it is made of.

@@ -15,7 +15,8 @@ pub(super) fn check(
     path: &FieldPath,
     outcome: &mut Outcome,
 ) {
-    check_range(checks, types, number, path, outcome);
+    let format = checks.format.map(|format| format.name);
+    check_range(format, types, number, path, outcome);
     let Some(value) = number.as_f64() else { return };
     let integral = !number.is_f64();
     let mut refuse = |text: &str, bound: f64| {
@@ -48,40 +49,41 @@ pub(super) fn check(
 }
 
 /// Whether the number fits the declared type and format.
-fn check_range(checks: &Checks, types: &[&str], number: &Number, path: &FieldPath, outcome: &mut Outcome) {
-    let format = checks.format.map(|format| format.name);
+pub(super) fn check_range(
+    format: Option<&str>,
+    types: &[&str],
+    number: &Number,
+    path: &FieldPath,
+    outcome: &mut Outcome,
+) {
     let place = path.as_str();
-    match (types, format) {
-        (["integer"], Some("int32")) => {
-            let fits = number.as_i64().is_some_and(|value| i32::try_from(value).is_ok())
-                || number
-                    .as_f64()
-                    .is_some_and(|value| number.is_f64() && value.abs() <= f64::from(i32::MAX));
-            if !fits {
-                outcome.add_general(format!(
-                    "Checked value must be of type integer with format int32 in {place}"
-                ));
-            }
+    let fits = match (types, format) {
+        (["integer"], Some("int32")) => number.as_f64().is_some_and(|value| {
+            value.fract() == 0.0 && value >= f64::from(i32::MIN) && value <= f64::from(i32::MAX)
+        }),
+        (["integer"], _) => {
+            // Two to the power of 63: what is not below it is no 64-bit integer.
+            const BEYOND: f64 = 9_223_372_036_854_775_808.0;
+            number.is_i64()
+                || number.as_f64().is_some_and(|value| {
+                    number.is_f64() && value.fract() == 0.0 && (-BEYOND..BEYOND).contains(&value)
+                })
         }
-        (["integer"], format) if number.is_u64() && number.as_i64().is_none() => {
-            outcome.add_general(match format {
-                Some("int64") => {
-                    format!("Checked value must be of type integer with format int64 in {place}")
-                }
-                _ => format!("Checked value must be of type integer (default format) in {place}"),
-            });
-        }
-        (["number"], Some("float"))
-            if number
-                .as_f64()
-                .is_some_and(|value| value.abs() > f64::from(f32::MAX)) =>
-        {
-            outcome.add_general(format!(
-                "Checked value must be of type number with format float in {place}"
-            ));
-        }
-        _ => {}
+        (["number"], Some("float")) => number
+            .as_f64()
+            .is_none_or(|value| value.abs() <= f64::from(f32::MAX)),
+        _ => true,
+    };
+    if fits {
+        return;
     }
+    let declared = types.first().copied().unwrap_or_default();
+    outcome.add_general(match format {
+        Some(format) => {
+            format!("Checked value must be of type {declared} with format {format} in {place}")
+        }
+        None => format!("Checked value must be of type {declared} (default format) in {place}"),
+    });
 }
 
 /// A bound as Go prints it: a whole number beside an integer; otherwise the shortest form, with an exponent from a
