@@ -92,7 +92,7 @@ impl Answer {
         let status = StatusCode::from_u16(error.reason.code()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let mut answer = Self::json(status, &error.to_status());
         answer.retry_after_seconds = error.retry_after_seconds;
-        answer
+        answer.with_warnings(error.warnings.clone())
     }
 
     /// Adds warnings.

@@ -76,8 +76,17 @@ impl Api {
         stored: &Stored,
         options: &DeleteOptions,
     ) -> ApiResult<Option<Deleted>> {
+        // In the version that it is stored in: what the client's version does not have must not be lost.
+        let snapshot = self.registry().snapshot();
+        let own = View::new(&snapshot.in_storage_version(&view.kind), &snapshot).whole();
+        let shown = |mut object: Value| {
+            if own.api_version() != view.api_version() {
+                view.convert(&mut object);
+            }
+            object
+        };
         let kind = &view.kind;
-        let mut object = view.value(&stored.value, stored.revision)?;
+        let mut object = own.value(&stored.value, stored.revision)?;
         object::set_meta(
             &mut object,
             "resourceVersion",
@@ -87,7 +96,7 @@ impl Api {
         let effect = plan(kind, &mut object, options, self.clock().now());
         if options.dry_run || effect == Effect::Nothing {
             return Ok(Some(Deleted {
-                object,
+                object: shown(object),
                 gone: effect == Effect::Remove,
             }));
         }
@@ -101,7 +110,7 @@ impl Api {
         };
         Ok(match committed {
             Committed::At(_) => Some(Deleted {
-                object,
+                object: shown(object),
                 gone: effect == Effect::Remove,
             }),
             Committed::LostRace => None,

@@ -153,7 +153,7 @@ fn ordered(kinds: &Kinds) -> Vec<Group> {
 }
 
 /// The order of Kubernetes versions: stable before beta before alpha, each by number; others after them by name.
-fn compare_versions(left: &str, right: &str) -> Ordering {
+pub(crate) fn compare_versions(left: &str, right: &str) -> Ordering {
     match (parse_version(left), parse_version(right)) {
         (Some(left), Some(right)) => left.cmp(&right),
         (Some(_), None) => Ordering::Greater,

@@ -23,6 +23,8 @@ pub(crate) struct View {
     /// How every object that is in the asked version begins.
     beginning: String,
     defaults_before: u64,
+    /// Whether fields that the version does not have are left out.
+    prunes: bool,
 }
 
 impl View {
@@ -32,8 +34,15 @@ impl View {
             beginning: format!("{{\"apiVersion\":{},", json!(api_version)),
             api_version,
             defaults_before: snapshot.defaults_before(kind),
+            prunes: kind.custom,
             kind: Arc::clone(kind),
         }
+    }
+
+    /// The same, with all that is stored: for the server's own changes, which must lose nothing.
+    pub(crate) fn whole(mut self) -> Self {
+        self.prunes = false;
+        self
     }
 
     /// `GROUP/VERSION`, or the version alone for the core group.
@@ -67,16 +76,25 @@ impl View {
             )
         })?;
         if !self.is_current(stored, revision) {
-            conversion::from_stored(&mut object, &self.api_version);
-            if let Some(fields) = object.as_object_mut() {
-                fields.insert("apiVersion".to_owned(), json!(self.api_version));
-                fields.insert("kind".to_owned(), json!(self.kind.kind));
-            }
-            if self.kind.custom {
-                schema::default_object(&self.kind.node, &mut object);
-            }
+            self.convert(&mut object);
         }
         Ok(object)
+    }
+
+    /// Brings an object of another version, or of an older schema, into the form in which it is sent. Requirement KA-012.
+    pub(crate) fn convert(&self, object: &mut Value) {
+        conversion::from_stored(object, &self.api_version);
+        if let Some(fields) = object.as_object_mut() {
+            fields.insert("apiVersion".to_owned(), json!(self.api_version));
+            fields.insert("kind".to_owned(), json!(self.kind.kind));
+        }
+        if self.prunes {
+            schema::prune(&self.kind.node, object);
+        }
+        // Only what is stored gets defaults: those of the version that it is stored in.
+        if self.kind.custom && self.kind.version == self.kind.storage_version {
+            schema::default_object(&self.kind.node, object);
+        }
     }
 
     fn is_current(&self, stored: &Bytes, revision: u64) -> bool {

@@ -70,6 +70,16 @@ impl Snapshot {
             .unwrap_or(0)
     }
 
+    /// The kind in the version that its objects are stored in; the kind itself where that version is not served.
+    pub(crate) fn in_storage_version(&self, kind: &Arc<KindInfo>) -> Arc<KindInfo> {
+        if !kind.custom || kind.version == kind.storage_version {
+            return Arc::clone(kind);
+        }
+        self.kinds
+            .lookup(&kind.group, &kind.storage_version, &kind.plural)
+            .unwrap_or_else(|| Arc::clone(kind))
+    }
+
     /// The places of the store for objects of definitions, of those too that make no kinds at present.
     pub(crate) fn defined_resources(&self) -> impl Iterator<Item = &str> {
         self.definitions

@@ -41,8 +41,8 @@ impl Verb {
     pub(crate) fn of(method: &Method, path: &ResourcePath, watch: bool) -> Option<Self> {
         let collection = path.name.is_none();
         match (method.as_str(), collection) {
-            ("GET" | "HEAD", true) => Some(if watch { Self::Watch } else { Self::List }),
-            ("GET" | "HEAD", false) => Some(Self::Get),
+            ("GET", true) => Some(if watch { Self::Watch } else { Self::List }),
+            ("GET", false) => Some(Self::Get),
             ("POST", true) => Some(Self::Create),
             // A POST below an object is the creation of a subresource, as with `pods/NAME/binding`.
             ("POST", false) if !path.subresource.is_empty() => Some(Self::Create),

@@ -128,6 +128,8 @@ pub struct ApiError {
     pub bare: bool,
     /// `metadata.continue`: with an expired continue token, one that goes on inconsistently.
     pub continuation: Option<String>,
+    /// Sent as `Warning` headers beside the refusal.
+    pub warnings: Vec<String>,
 }
 
 /// The result of handling a request.
@@ -146,6 +148,7 @@ impl ApiError {
             retry_after_seconds: None,
             bare: false,
             continuation: None,
+            warnings: Vec::new(),
         })
     }
 

@@ -176,15 +176,21 @@ impl Api {
                 warnings,
             }));
         }
+        let mut stored = in_storage_version(request, &object);
+        let written = stored.as_mut().unwrap_or(&mut object);
         let committed = match (effect, revision) {
             // What was stored is what is gone: the write that let it go is in the answer alone.
             (Effect::Remove, Some(revision)) => {
                 let mut last = prior.clone().unwrap_or_default();
                 self.remove(key, &mut last, revision).await?
             }
-            (_, Some(revision)) => self.put(key, &mut object, Expect::Revision(revision)).await?,
-            (_, None) => self.put(key, &mut object, Expect::Absent).await?,
+            (_, Some(revision)) => self.put(key, written, Expect::Revision(revision)).await?,
+            (_, None) => self.put(key, written, Expect::Absent).await?,
         };
+        if let Some(stored) = stored {
+            let version = object::resource_version(&stored).to_owned();
+            object::set_meta(&mut object, "resourceVersion", Some(json!(version)));
+        }
         Ok(match committed {
             Committed::At(_) => Some(Written {
                 object,
@@ -204,6 +210,10 @@ impl Api {
             return Ok((None, None));
         };
         let view = View::new(&request.kind, &request.snapshot);
+        let view = match request.part {
+            Part::Whole => view.whole(),
+            _ => view,
+        };
         let mut object = view.value(&stored.value, stored.revision)?;
         object::set_meta(
             &mut object,
@@ -252,9 +262,10 @@ impl Api {
             }
             change(object)
         });
+        let snapshot = self.registry().snapshot();
         let request = WriteRequest {
-            kind: Arc::clone(kind),
-            snapshot: self.registry().snapshot(),
+            kind: snapshot.in_storage_version(kind),
+            snapshot,
             namespace: namespace.to_owned(),
             name: name.to_owned(),
             part: Part::Whole,
@@ -271,4 +282,15 @@ impl Api {
             Err(error) => Err(error),
         }
     }
+}
+
+/// The object as it is stored, if that is another version than the one it was written in. Requirement KA-012.
+fn in_storage_version(request: &WriteRequest, object: &Value) -> Option<Value> {
+    let storage = request.snapshot.in_storage_version(&request.kind);
+    if storage.version == request.kind.version {
+        return None;
+    }
+    let mut stored = object.clone();
+    View::new(&storage, &request.snapshot).convert(&mut stored);
+    Some(stored)
 }

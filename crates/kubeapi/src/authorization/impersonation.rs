@@ -52,28 +52,41 @@ impl Wanted {
             }
         }
         if wanted.user.is_empty() {
-            let others = wanted.others();
-            if others.is_empty() {
+            if wanted.groups.is_empty() && wanted.uid.is_empty() && wanted.extra.is_empty() {
                 return Ok(None);
             }
             return Err(ApiError::new(
                 Reason::BadRequest,
-                format!("requested [{}] without impersonating a user", others.join(" ")),
+                format!("requested {} without impersonating a user name", wanted.shown()),
             ));
         }
         Ok(Some(wanted))
     }
 
-    /// What is asked for beside a user, as the reference prints it.
-    fn others(&self) -> Vec<String> {
-        let groups = self.groups.iter().map(|group| format!("{{Group  {group}    }}"));
-        let extra = self.extra.iter().flat_map(|(key, values)| {
-            values
+    /// The user that is asked for, as Go prints such a structure.
+    fn shown(&self) -> String {
+        let list = |values: &[String]| {
+            let values: Vec<String> = values.iter().map(|value| format!("{value:?}")).collect();
+            format!("[]string{{{}}}", values.join(", "))
+        };
+        let groups = match self.groups.as_slice() {
+            [] => "[]string(nil)".to_owned(),
+            groups => list(groups),
+        };
+        let extra = if self.extra.is_empty() {
+            "map[string][]string(nil)".to_owned()
+        } else {
+            let entries: Vec<String> = self
+                .extra
                 .iter()
-                .map(move |value| format!("{{UserExtra  {value}  {AUTHENTICATION}/v1  {key}}}"))
-        });
-        let uid = (!self.uid.is_empty()).then(|| format!("{{UID  {}  {AUTHENTICATION}/v1  }}", self.uid));
-        groups.chain(extra).chain(uid).collect()
+                .map(|(key, values)| format!("{key:?}:{}", list(values)))
+                .collect();
+            format!("map[string][]string{{{}}}", entries.join(", "))
+        };
+        format!(
+            "&user.DefaultInfo{{Name:\"\", UID:{:?}, Groups:{groups}, Extra:{extra}}}",
+            self.uid
+        )
     }
 
     /// Each thing that has to be allowed.

@@ -199,6 +199,11 @@ impl Strategy {
     /// Fills in defaults that depend on other fields; those of the schema are there already.
     pub fn default(&self, object: &mut Value) {
         (self.default)(object);
+        self.default_times(object);
+    }
+
+    /// Gives every condition the times that it has if only as a null. The server's own changes need no other default.
+    pub(crate) fn default_times(&self, object: &mut Value) {
         if self.condition_times.is_empty() {
             return;
         }

@@ -7,6 +7,7 @@ use serde_json::Value;
 use super::{text, texts, versions};
 use crate::{
     builtin::{Column, ColumnSource, KindInfo, ScalePaths, Strategy},
+    discovery::compare_versions,
     field::FieldError,
     schema::{Node, compile_rules},
 };
@@ -79,7 +80,7 @@ fn kind_of(crd: &Value, version: &Value, storage_version: &str) -> Result<KindIn
         columns: columns_of(version),
         selectable_fields: selectable_fields_of(version),
         custom: true,
-        deprecation_warning: deprecation_of(version, group, kind),
+        deprecation_warning: deprecation_of(crd, version, group, kind),
         definition: definition_name(group, name, kind),
         document: document.cloned().map(Arc::new),
         strategy: Strategy::none(),
@@ -157,17 +158,23 @@ fn selectable_fields_of(version: &Value) -> Vec<String> {
         .collect()
 }
 
-fn deprecation_of(version: &Value, group: &str, kind: &str) -> Option<String> {
-    if version.get("deprecated") != Some(&Value::Bool(true)) {
+fn deprecation_of(crd: &Value, version: &Value, group: &str, kind: &str) -> Option<String> {
+    let is_set = |version: &Value, name: &str| version.get(name) == Some(&Value::Bool(true));
+    if !is_set(version, "deprecated") {
         return None;
     }
     let given = text(version, "/deprecationWarning");
+    if !given.is_empty() {
+        return Some(given.to_owned());
+    }
     let name = text(version, "/name");
-    Some(if given.is_empty() {
-        format!("{group}/{name} {kind} is deprecated")
-    } else {
-        given.to_owned()
-    })
+    let newer = versions(crd)
+        .filter(|other| is_set(other, "served") && !is_set(other, "deprecated"))
+        .map(|other| text(other, "/name"))
+        .filter(|other| compare_versions(name, other).is_lt())
+        .max_by(|left, right| compare_versions(left, right));
+    let advice = newer.map_or_else(String::new, |newer| format!("; use {group}/{newer} {kind}"));
+    Some(format!("{group}/{name} {kind} is deprecated{advice}"))
 }
 
 /// The name of a custom kind among OpenAPI definitions: the group's labels in reverse, the version, the kind.

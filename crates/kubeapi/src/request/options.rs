@@ -42,6 +42,8 @@ pub(crate) enum ResourceVersionMatch {
     Exact,
     /// State at this version or a later one.
     NotOlderThan,
+    /// What the client named is neither.
+    Unknown,
 }
 
 /// The options of a request's query.
@@ -68,8 +70,8 @@ pub(crate) struct QueryOptions {
     pub(crate) verbose: bool,
     /// What is wrong with the options of a write, whatever write it is.
     faults: Vec<FieldError>,
-    /// What is wrong with the options of a list or watch.
-    list_faults: Vec<FieldError>,
+    /// A `resourceVersionMatch` that is none.
+    unknown_match: String,
     /// Every pair as it came, for the options of single subresources such as `log`.
     pub(crate) pairs: Vec<(String, String)>,
 }
@@ -111,12 +113,8 @@ impl QueryOptions {
                     "Exact" => ResourceVersionMatch::Exact,
                     "NotOlderThan" => ResourceVersionMatch::NotOlderThan,
                     _ => {
-                        self.list_faults.push(FieldError::not_supported(
-                            &FieldPath::of(name),
-                            json!(value),
-                            &["Exact", "NotOlderThan", ""],
-                        ));
-                        return Ok(());
+                        value.clone_into(&mut self.unknown_match);
+                        ResourceVersionMatch::Unknown
                     }
                 });
             }
@@ -252,13 +250,12 @@ impl QueryOptions {
                     &path,
                     "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
                 );
-                if stated.is_some() {
-                    errors.push(FieldError::not_supported(
-                        &path,
-                        json!("Exact"),
-                        &["NotOlderThan"],
-                    ));
-                }
+                let value = match stated {
+                    Some(ResourceVersionMatch::Unknown) => Some(json!(self.unknown_match)),
+                    Some(_) => Some(json!("Exact")),
+                    None => None,
+                };
+                errors.extend(value.map(|value| FieldError::not_supported(&path, value, &["NotOlderThan"])));
             }
         } else if stated.is_some() && watch {
             forbid(
@@ -278,14 +275,19 @@ impl QueryOptions {
                     "resourceVersionMatch is forbidden when continue is provided",
                 );
             }
-            if stated == Some(ResourceVersionMatch::Exact) && self.resource_version == "0" {
+            if stated == Some(ResourceVersionMatch::Unknown) {
+                errors.push(FieldError::not_supported(
+                    &path,
+                    json!(self.unknown_match),
+                    &["Exact", "NotOlderThan", ""],
+                ));
+            } else if stated == Some(ResourceVersionMatch::Exact) && self.resource_version == "0" {
                 forbid(
                     &path,
                     "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"",
                 );
             }
         }
-        errors.extend(self.list_faults.iter().cloned());
         if errors.is_empty() {
             Ok(())
         } else {

@@ -149,11 +149,12 @@ impl Api {
     ) -> (&'static str, String, ApiResult<Answer>) {
         let snapshot = self.registry().snapshot();
         let Some(kind) = snapshot.kinds.lookup(&path.group, &path.version, &path.resource) else {
+            // Below the group of a definition an unknown resource is a path that leads nowhere.
             let served = snapshot
                 .kinds
                 .all()
                 .iter()
-                .any(|kind| kind.group == path.group && (kind.version == path.version || !kind.custom));
+                .any(|kind| kind.group == path.group && !kind.custom);
             let answer = if served {
                 Err(no_such_resource())
             } else {
@@ -220,10 +221,17 @@ impl Api {
             )),
         };
         drop(permit);
-        answer.map(|mut answer| {
-            answer.warnings.extend(call.kind.deprecation_warning.clone());
-            answer
-        })
+        let deprecation = call.kind.deprecation_warning.clone();
+        match answer {
+            Ok(mut answer) => {
+                answer.warnings.extend(deprecation);
+                Ok(answer)
+            }
+            Err(mut error) => {
+                error.warnings.extend(deprecation);
+                Err(error)
+            }
+        }
     }
 
     async fn perform(&self, call: &Call, request: Request) -> ApiResult<Answer> {

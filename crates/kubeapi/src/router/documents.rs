@@ -42,7 +42,11 @@ impl Api {
                 _ => Ok(Answer::ok(&discovery::groups(&kinds))),
             },
             Document::Group(group) => found(discovery::group(&kinds, group)),
-            Document::Resources { group, version } => found(discovery::resources(&kinds, group, version)),
+            Document::Resources { group, version } => match discovery::resources(&kinds, group, version) {
+                // The core group is there in any case, so that the reference looks for the version in it.
+                None if group.is_empty() => Err(super::dispatch::no_such_resource()),
+                resources => found(resources),
+            },
             Document::OpenApiTwo => self.openapi_two(&kinds, request),
             Document::OpenApiThreeIndex => {
                 let mut answer = encoded(openapi::encoded_index(&kinds));

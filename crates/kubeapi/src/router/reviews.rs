@@ -126,6 +126,10 @@ impl Api {
             _ => self.review_access(call, &review)?,
         };
         if !matches!(kind.kind.as_str(), "SelfSubjectReview" | "SelfSubjectRulesReview") {
+            // The status is the server's answer, whatever was sent or is a default.
+            if let Some(fields) = review.as_object_mut() {
+                fields.remove("status");
+            }
             apply::track_update(&kind.node, None, &mut review, &options);
         }
         if let Some(fields) = review.as_object_mut() {

@@ -72,11 +72,19 @@ fn has_generation(kind: &KindInfo) -> bool {
         )
 }
 
-/// For a built-in kind a change of `spec`; for a custom resource a change of anything but metadata and, where it is a
+/// For a built-in kind a change of `spec`, of a Deployment of its annotations too; for a custom resource a change of anything but metadata and, where it is a
 /// subresource, the status.
 fn is_new_generation(kind: &KindInfo, prior: &Value, object: &Value) -> bool {
     if !kind.custom {
-        return prior.get("spec") != object.get("spec");
+        let annotations = |object: &Value| {
+            object::metadata(object)
+                .and_then(|metadata| metadata.get("annotations"))
+                .cloned()
+        };
+        // Annotations of a Deployment say how it is rolled out.
+        let rolled_out =
+            kind.storage_resource == "apps/deployments" && annotations(prior) != annotations(object);
+        return rolled_out || prior.get("spec") != object.get("spec");
     }
     let (Some(before), Some(after)) = (prior.as_object(), object.as_object()) else {
         return false;

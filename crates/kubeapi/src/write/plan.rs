@@ -13,7 +13,7 @@ use crate::{
     commit, custom,
     field::FieldError,
     names::{self, NameRule},
-    object,
+    object, schema,
     status::{ApiError, ApiResult, Cause, Reason},
 };
 
@@ -36,9 +36,30 @@ pub(crate) struct Plan {
 }
 
 impl Api {
+    /// Plans a write. What is to be warned of is told with a refusal too.
     pub(super) fn plan(&self, request: &WriteRequest, name: &str, prior: Option<&Value>) -> ApiResult<Plan> {
-        let kind = &request.kind;
         let mut warnings = Vec::new();
+        match self.planned(request, name, prior, &mut warnings) {
+            Ok((object, effect)) => Ok(Plan {
+                object,
+                effect,
+                warnings,
+            }),
+            Err(mut error) => {
+                error.warnings = warnings;
+                Err(error)
+            }
+        }
+    }
+
+    fn planned(
+        &self,
+        request: &WriteRequest,
+        name: &str,
+        prior: Option<&Value>,
+        warnings: &mut Vec<String>,
+    ) -> ApiResult<(Value, Effect)> {
+        let kind = &request.kind;
         if let Intention::Replace(body) = &request.intention {
             candidate::check_identity(self, request, &mut body.clone(), name)?;
         }
@@ -49,7 +70,7 @@ impl Api {
         candidate::normalise(kind, &mut proposed);
         if request.part != Part::Whole {
             candidate::check_types(request, &proposed)?;
-            candidate::drop_unknown_fields(request, &mut proposed, &mut warnings)?;
+            candidate::drop_unknown_fields(request, &mut proposed, warnings)?;
         }
         check_preconditions(request, &proposed, name, prior)?;
         // Only the part that this request may write is taken from it.
@@ -66,8 +87,15 @@ impl Api {
             self.check_namespace(request, name)?;
             ownership::begin(self, kind, &mut object);
         }
-        if request.part != Part::Whole {
+        if request.part == Part::Whole {
+            kind.strategy.default_times(&mut object);
+        } else {
             kind.default_object(&mut object);
+            // What the stored version does not have is not kept, and so nobody's.
+            let storage = request.snapshot.in_storage_version(kind);
+            if storage.version != kind.version {
+                schema::prune(&storage.node, &mut object);
+            }
             self.check_author(request, name, prior, &object)?;
             // Before the server adds what it chooses, which nobody owns.
             if !matches!(request.intention, Intention::Apply { .. }) {
@@ -93,11 +121,7 @@ impl Api {
             _ if ownership::is_finished(kind, prior, &object) => Effect::Remove,
             _ => Effect::Put,
         };
-        Ok(Plan {
-            object,
-            effect,
-            warnings,
-        })
+        Ok((object, effect))
     }
 
     /// Whether the author may write just this: a role that gives no more than the author has, and by an update or patch

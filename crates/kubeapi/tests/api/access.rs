@@ -373,7 +373,7 @@ async fn impersonation_is_a_right_of_its_own_ka_041() {
         (answer.status, answer.message()),
         (
             StatusCode::BAD_REQUEST,
-            "requested [{Group  team    }] without impersonating a user".to_owned()
+            r#"requested &user.DefaultInfo{Name:"", UID:"", Groups:[]string{"team"}, Extra:map[string][]string(nil)} without impersonating a user name"#.to_owned()
         )
     );
     let mut asked = request(&[("Impersonate-User", "kubernetes-admin")]);

@@ -117,6 +117,12 @@ impl Api {
         let format = body_format(request.headers(), call.kind.custom)?;
         let body = super::super::read_body(self, request).await?;
         let binding = writes::decode(&body, format)?.value;
+        if object::name(&binding) != call.name() {
+            return Err(ApiError::new(
+                Reason::BadRequest,
+                "name in URL does not match name in Binding object",
+            ));
+        }
         let node = binding
             .pointer("/target/name")
             .and_then(Value::as_str)
@@ -128,7 +134,7 @@ impl Api {
                 "target.name: Required value: a binding names its node",
             ));
         }
-        let (group, plural) = (call.kind.group.clone(), call.kind.plural.clone());
+        let (group, plural) = (call.kind.group.clone(), format!("{}/binding", call.kind.plural));
         let now = object::format_time(self.clock().now());
         let change: ChangeFn = Arc::new(move |pod: &mut Value| {
             let name = object::name(pod).to_owned();
@@ -161,7 +167,7 @@ impl Api {
                     condition.get("type").and_then(Value::as_str) != Some("PodScheduled")
                 });
                 conditions.push(json!({
-                    "type": "PodScheduled", "status": "True", "lastProbeTime": null, "lastTransitionTime": now,
+                    "type": "PodScheduled", "status": "True", "lastProbeTime": null, "lastProbeTime": null, "lastTransitionTime": now,
                 }));
             }
             Ok(())
