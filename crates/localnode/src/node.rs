@@ -14,6 +14,7 @@ mod objects;
 mod pod;
 mod registration;
 mod status;
+mod tokens;
 mod volumes;
 
 use std::collections::{BTreeMap, BTreeSet};

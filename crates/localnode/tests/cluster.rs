@@ -11,9 +11,10 @@ use std::time::Duration;
 use cluster::world::{World, is_ready, waiting_reason};
 use futures::StreamExt;
 use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
+use k8s_openapi::api::authentication::v1::TokenReview;
 use k8s_openapi::api::core::v1::{ConfigMap, Event, Node, Pod, Secret, Service};
 use kube::ResourceExt;
-use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::runtime::{WatchStreamExt, watcher};
 use mainstay_localnode::logs::LogQuery;
 use mainstay_localnode::pods::Facade;
@@ -152,6 +153,40 @@ async fn a_pod_that_is_deleted_is_replaced_and_one_that_leaves_the_selector_is_l
             pods.len() == 1 && is_ready(&pods[0])
         })
         .await;
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn a_projected_token_is_for_its_audience_and_its_pod_om_400_om_405() {
+    let world = World::start().await;
+    let mut container = container("echo");
+    container["volumeMounts"] = json!([{ "name": "tokens", "mountPath": "/tokens" }]);
+    let mut spec = pod("caller", container);
+    let source =
+        json!({ "serviceAccountToken": { "audience": "crm", "expirationSeconds": 3600, "path": "crm" } });
+    spec["spec"]["volumes"] = json!([{ "name": "tokens", "projected": { "sources": [source] } }]);
+    world.create::<Pod>(spec).await;
+    world.until::<Pod>("caller", is_ready).await;
+    world.service("caller").await;
+    let token = world.get("http://caller/file/tokens/crm").await;
+    // The backend asks the API who that is, and whether it was meant.
+    let reviewed = async |audience: &str| {
+        let review = json!({ "metadata": {}, "spec": { "token": token, "audiences": [audience] } });
+        let reviews = world.cluster_api::<TokenReview>();
+        let review = serde_json::from_value(review).unwrap();
+        let answered = reviews.create(&PostParams::default(), &review).await.unwrap();
+        answered.status.unwrap()
+    };
+    let status = reviewed("crm").await;
+    assert_eq!(status.authenticated, Some(true), "{:?}", status.error);
+    let user = status.user.unwrap();
+    assert_eq!(
+        user.username.as_deref(),
+        Some("system:serviceaccount:default:default")
+    );
+    let pod_name = &user.extra.unwrap()["authentication.kubernetes.io/pod-name"];
+    assert_eq!(pod_name, &["caller"]);
+    assert_ne!(reviewed("erp").await.authenticated, Some(true));
     world.stop().await;
 }
 

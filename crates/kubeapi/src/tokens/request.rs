@@ -250,7 +250,12 @@ impl Api {
         match resource {
             "pods" => {
                 let text = |pointer: &str| found.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
-                if text("/spec/serviceAccountName") != account {
+                // A Pod that names no account runs as this one, whatever the reference's admission writes into it.
+                let runs_as = match text("/spec/serviceAccountName") {
+                    "" => "default",
+                    named => named,
+                };
+                if runs_as != account {
                     return Err(ApiError::new(
                         Reason::BadRequest,
                         format!(

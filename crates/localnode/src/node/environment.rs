@@ -42,6 +42,8 @@ pub(crate) enum ConfigError {
     Path { place: String, path: String },
     #[error("volume mount {mount:?} of container {container:?} names no volume of the Pod")]
     NoVolume { container: String, mount: String },
+    #[error("the ServiceAccount token of {place} is not there yet")]
+    TokenMissing { place: String },
     #[error("the files of {place} cannot be written: {error}")]
     Write { place: String, error: String },
 }
@@ -320,6 +322,7 @@ mod tests {
                 ("b".to_owned(), Arc::new(serde_json::from_value(binary).unwrap())),
             ]
             .into(),
+            ..Objects::default()
         }
     }
 

@@ -12,6 +12,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::image;
+use super::tokens::{Token, TokenKey};
 
 /// Names an object that a Pod refers to, in the Pod's namespace.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -25,6 +26,8 @@ pub(crate) enum Reference {
 pub(crate) struct Objects {
     pub(crate) config_maps: BTreeMap<String, Arc<ConfigMap>>,
     pub(crate) secrets: BTreeMap<String, Arc<Secret>>,
+    /// The Pod's own tokens.
+    pub(crate) tokens: BTreeMap<TokenKey, Token>,
 }
 
 impl Objects {
@@ -45,7 +48,11 @@ impl Objects {
             .secrets
             .iter()
             .map(|(name, secret)| version("s", name, secret.uid(), secret.resource_version()));
-        maps.chain(secrets).collect()
+        let tokens = self
+            .tokens
+            .iter()
+            .map(|(key, token)| format!("t {key:?} {}", token.serial));
+        maps.chain(secrets).chain(tokens).collect()
     }
 }
 

@@ -27,6 +27,7 @@ use super::image::{self, Unrunnable};
 use super::mount::PodFiles;
 use super::objects::{self, Reference};
 use super::status::{Ended, State};
+use super::tokens::Tokens;
 use crate::pods::DeclaredPort;
 use runtime::{ContainerRuntime, Start, containers_of, declared_ports, may_start, restarts};
 
@@ -52,6 +53,7 @@ pub(super) struct Worker {
     containers: Vec<ContainerRuntime>,
     declared: Vec<DeclaredPort>,
     references: BTreeSet<Reference>,
+    tokens: Tokens,
     files: PodFiles,
     blocked: Option<Unrunnable>,
     /// The versions of the objects that the volumes were written from.
@@ -96,6 +98,7 @@ impl Worker {
             containers: containers_of(&pod),
             declared: declared_ports(&pod),
             references: objects::references(&pod),
+            tokens: Tokens::of(&pod),
             files: PodFiles::new(&shared.pods_folder, &uid),
             blocked: image::check(&pod, &shared.roles).err(),
             written: None,
@@ -163,7 +166,7 @@ impl Worker {
             Some(Start::At(at)) => Some(at),
             Some(Start::OnChange) | None => None,
         });
-        let due = starts.chain(self.retry_at).min();
+        let due = starts.chain(self.retry_at).chain(self.token_due()).min();
         let timer = async {
             match due {
                 Some(at) => tokio::time::sleep_until(at).await,
@@ -182,6 +185,13 @@ impl Worker {
             Ok(()) = self.object_changes.changed(), if !self.references.is_empty() => Wake::Objects,
             () = timer => Wake::Time,
         }
+    }
+
+    /// When a token of the Pod is to be replaced; never for a Pod that does not run, or not any more.
+    fn token_due(&self) -> Option<Instant> {
+        let is_over = |container: &ContainerRuntime| matches!(container.state, State::Terminated(_));
+        let idle = self.blocked.is_some() || self.containers.iter().all(is_over);
+        self.tokens.due_at().filter(|_| !idle)
     }
 
     fn take_pod(&mut self, pod: Arc<Pod>) {

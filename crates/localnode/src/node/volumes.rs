@@ -11,6 +11,7 @@ use kube::ResourceExt;
 
 use super::environment::{ConfigError, field_value, key_missing};
 use super::objects::Objects;
+use super::tokens::TokenKey;
 
 /// Mode of a file for which none is given.
 const MODE: i32 = 0o644;
@@ -106,11 +107,19 @@ impl Files<'_> {
                 self.secret(&secret.name, secret.items.as_deref(), mode, secret.optional)?;
             } else if let Some(downward) = &projection.downward_api {
                 self.downward(downward.items.as_deref(), mode)?;
+            } else if let Some(source) = &projection.service_account_token {
+                let key = TokenKey::of(source);
+                let Some(token) = self.objects.tokens.get(&key) else {
+                    return Err(ConfigError::TokenMissing {
+                        place: self.place.clone(),
+                    });
+                };
+                self.add(&source.path, token.text.as_bytes().to_vec(), mode)?;
             } else {
                 let place = self.place.clone();
                 return Err(ConfigError::Unsupported {
                     place,
-                    what: "a projection other than configMap, secret and downwardAPI",
+                    what: "a projection other than configMap, secret, downwardAPI and serviceAccountToken",
                 });
             }
         }
@@ -246,6 +255,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::node::tokens::Token;
 
     fn contents_of(volume: serde_json::Value) -> Result<Content, ConfigError> {
         let pod: Pod = serde_json::from_value(json!({
@@ -258,6 +268,14 @@ mod tests {
         let objects = Objects {
             config_maps: [("cm".to_owned(), Arc::new(serde_json::from_value(map).unwrap()))].into(),
             secrets: [("s".to_owned(), Arc::new(serde_json::from_value(secret).unwrap()))].into(),
+            tokens: [(
+                TokenKey::of(&serde_json::from_value(json!({ "audience": "crm", "path": "" })).unwrap()),
+                Token {
+                    text: "jwt".into(),
+                    serial: 1,
+                },
+            )]
+            .into(),
         };
         contents(&pod, &objects).map(|mut contents| contents.remove("v").unwrap())
     }
@@ -300,12 +318,14 @@ mod tests {
             { "secret": { "name": "s" } },
             { "downwardAPI": { "items": [{ "path": "labels", "fieldRef": { "fieldPath": "metadata.labels" } }] } },
             { "secret": { "name": "gone", "optional": true } },
+            { "serviceAccountToken": { "audience": "crm", "path": "tokens/crm" } },
         ]);
         let files = shown(contents_of(json!({ "name": "v", "projected": { "sources": sources } })).unwrap());
         let expected = [
             ("a".into(), "1".into(), 0o644),
             ("labels".into(), "app=\"x\"".into(), 0o644),
             ("token".into(), "s3cret".into(), 0o644),
+            ("tokens/crm".into(), "jwt".into(), 0o644),
         ];
         assert_eq!(files, expected);
         assert_eq!(
@@ -329,6 +349,9 @@ mod tests {
             let bad = text(json!({ "name": "v", "configMap": { "name": "cm", "items": items } }));
             assert!(bad.contains("volume \"v\""), "{bad}");
         }
+        let sources = json!([{ "serviceAccountToken": { "audience": "other", "path": "t" } }]);
+        let token = text(json!({ "name": "v", "projected": { "sources": sources } }));
+        assert!(token.contains("volume \"v\""), "{token}");
         let host = text(json!({ "name": "v", "hostPath": { "path": "/etc" } }));
         assert!(host.starts_with("volume \"v\" uses"), "{host}");
     }

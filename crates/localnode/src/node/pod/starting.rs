@@ -41,10 +41,11 @@ impl Worker {
                 None => false,
             })
             .collect();
+        self.objects_changed |= self.token_due().is_some_and(|at| at <= now);
         if due.is_empty() && !self.objects_changed {
             return;
         }
-        let found = match self.shared.objects.find(&self.namespace, &self.references).await {
+        let mut found = match self.shared.objects.find(&self.namespace, &self.references).await {
             Ok(found) => found,
             Err(error) => {
                 self.try_again();
@@ -52,6 +53,18 @@ impl Worker {
                 return;
             }
         };
+        let account = environment::service_account(&self.pod);
+        let time = self.shared.clock.now();
+        let renewed = self.tokens.renew(&self.shared.client, &self.pod, &account, time);
+        if let Err(error) = renewed.await {
+            self.try_again();
+            self.wait_for_config(
+                &due,
+                &format!("a ServiceAccount token of the Pod cannot be had: {error}"),
+            );
+            return;
+        }
+        found.tokens = self.tokens.present();
         self.objects_changed = false;
         if let Err(error) = self.write_volumes(&found) {
             if matches!(error, ConfigError::Write { .. }) {
