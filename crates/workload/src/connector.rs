@@ -1,5 +1,9 @@
 //! The one way out of a workload.
 
+mod dial;
+
+pub use dial::{Dialled, TlsClient, TlsError, TlsOptions};
+
 use std::{
     collections::HashMap,
     error::Error,
@@ -461,43 +465,49 @@ impl reqwest::dns::Resolve for CheckedResolver {
         let target = self.pinned.target(&asked);
         let allow_private = self.allow_private;
         Box::pin(async move {
-            let name = match target {
-                Some(Target::Address(address)) => {
-                    // The route said so before; this is the last place before the address is dialled.
-                    service_endpoint(&asked, address)?;
-                    let addresses: reqwest::dns::Addrs =
-                        Box::new(std::iter::once(SocketAddr::new(address, 0)));
-                    return Ok(addresses);
-                }
-                Some(Target::Name(name)) => name,
-                None => asked.clone(),
-            };
-            let found: Vec<SocketAddr> = tokio::net::lookup_host((name.as_str(), 0)).await?.collect();
-            let mut rule = None;
-            let allowed: Vec<SocketAddr> = found
-                .into_iter()
-                .filter(
-                    |candidate| match address::refused(candidate.ip(), allow_private) {
-                        None => true,
-                        Some(found) => {
-                            rule = Some(Refusal {
-                                host: asked.clone(),
-                                address: candidate.ip().to_string(),
-                                rule: found,
-                            });
-                            false
-                        }
-                    },
-                )
-                .collect();
-            match rule {
-                Some(refusal) if allowed.is_empty() => Err(Box::new(refusal) as Box<dyn Error + Send + Sync>),
-                _ => {
-                    let addresses: reqwest::dns::Addrs = Box::new(allowed.into_iter());
-                    Ok(addresses)
-                }
-            }
+            let allowed = allowed_addresses(&asked, target, allow_private).await?;
+            let addresses: reqwest::dns::Addrs = Box::new(allowed.into_iter());
+            Ok(addresses)
         })
+    }
+}
+
+/// The addresses behind the name `asked` that may be dialled, without a port.
+async fn allowed_addresses(
+    asked: &str,
+    target: Option<Target>,
+    allow_private: bool,
+) -> Result<Vec<SocketAddr>, Box<dyn Error + Send + Sync>> {
+    let name = match target {
+        Some(Target::Address(address)) => {
+            // The route said so before; this is the last place before the address is dialled.
+            service_endpoint(asked, address)?;
+            return Ok(vec![SocketAddr::new(address, 0)]);
+        }
+        Some(Target::Name(name)) => name,
+        None => asked.to_owned(),
+    };
+    let found: Vec<SocketAddr> = tokio::net::lookup_host((name.as_str(), 0)).await?.collect();
+    let mut rule = None;
+    let allowed: Vec<SocketAddr> = found
+        .into_iter()
+        .filter(
+            |candidate| match address::refused(candidate.ip(), allow_private) {
+                None => true,
+                Some(found) => {
+                    rule = Some(Refusal {
+                        host: asked.to_owned(),
+                        address: candidate.ip().to_string(),
+                        rule: found,
+                    });
+                    false
+                }
+            },
+        )
+        .collect();
+    match rule {
+        Some(refusal) if allowed.is_empty() => Err(Box::new(refusal)),
+        _ => Ok(allowed),
     }
 }
 

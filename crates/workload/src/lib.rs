@@ -7,7 +7,8 @@
 //!
 //! - [`WorkloadContext`], [`Role`], [`Ports`]: the contract between a role and whatever runs it.
 //! - [`Connector`]: the one way out. It maps Service names to live local endpoints, refuses addresses that no tool or
-//!   model may reach, follows no redirect and carries a deadline.
+//!   model may reach, follows no redirect and carries a deadline. [`Connector::dial`] is the way for protocols that keep a
+//!   connection of their own.
 //! - [`address`]: the rules about addresses, as pure functions.
 //! - [`retry_after`]: what a server that is busy asks for, as a pure function.
 //! - [`sse`]: the decoder of event streams, for models and tools.
@@ -22,7 +23,8 @@ pub mod retry_after;
 pub mod sse;
 
 pub use connector::{
-    ConnectError, Connector, ConnectorOptions, OutboundRequest, OutboundResponse, Resolution, ServiceResolver,
+    ConnectError, Connector, ConnectorOptions, Dialled, OutboundRequest, OutboundResponse, Resolution,
+    ServiceResolver, TlsClient, TlsError, TlsOptions,
 };
 pub use context::{
     Identity, LogSink, Ports, Readiness, ReadinessState, Role, RoleError, Roles, ServeError, WorkloadContext,
