@@ -13,7 +13,7 @@ use mainstay_resources::{
 };
 use tokio_util::sync::CancellationToken;
 
-pub(crate) use self::decision::refused_host;
+pub(crate) use self::decision::RuntimeRules;
 use crate::{
     error::ReconcileError,
     events::Publisher,

@@ -8,6 +8,7 @@
 
 mod api_threads;
 mod definitions;
+mod delegation;
 mod directory;
 mod log_source;
 mod retention;
@@ -46,7 +47,7 @@ use secrecy::SecretString;
 use tokio::{net::TcpListener, task::JoinHandle};
 use tokio_util::sync::CancellationToken;
 
-use self::{api_threads::ApiThreads, directory::Agents, log_source::Logs};
+use self::{api_threads::ApiThreads, delegation::Delegation, directory::Agents, log_source::Logs};
 use crate::{
     arguments::{self, LogFormat, ServeArguments, Switch},
     endpoints::Endpoints,
@@ -179,6 +180,7 @@ pub(crate) async fn start(arguments: &ServeArguments) -> Result<Running, Failure
     )
     .await?;
 
+    let delegation = Delegation::open(&data, format!("http://{front_address}"), &clock, &random)?;
     let agent = roles::agent::Agent {
         payload: payload.clone(),
         hubs: Hubs::new(),
@@ -191,6 +193,7 @@ pub(crate) async fn start(arguments: &ServeArguments) -> Result<Running, Failure
         metrics: FacadeMetrics::register(&metrics),
         turn_metrics: EngineMetrics::register(&metrics),
         policy_engine,
+        delegation: delegation.issuer.clone(),
     };
     let node = LocalNode::new(LocalNodeOptions {
         client: api.client(Identity::component("mainstay-localnode")),
@@ -229,7 +232,9 @@ pub(crate) async fn start(arguments: &ServeArguments) -> Result<Running, Failure
         metrics: metrics.clone(),
         version: env!("CARGO_PKG_VERSION"),
         routes: axum::Router::new(),
+        open_routes: delegation.routes(),
     };
+    workers.push(task::spawn("delegation keys", delegation.run(outer.clone())));
     workers.push(front_door(listener, front_door::router(door), outer.clone()));
 
     let endpoints = Endpoints {

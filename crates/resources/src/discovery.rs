@@ -171,7 +171,10 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use super::*;
-    use crate::{omnia::tool_registry::ToolRegistrySpec, validation::tool_registry::validate};
+    use crate::{
+        omnia::tool_registry::ToolRegistrySpec,
+        validation::tool_registry::{NoCallRules, validate},
+    };
 
     fn spec(handlers: Value) -> ToolRegistrySpec {
         serde_json::from_value(json!({ "handlers": handlers })).unwrap()
@@ -192,7 +195,7 @@ mod tests {
     #[test]
     fn each_type_contributes_its_tools_v_33() {
         let spec = spec(four_handlers().into());
-        let verdict = validate(&spec, &|_| None);
+        let verdict = validate(&spec, &NoCallRules);
         assert!(verdict.errors.is_empty(), "{}", verdict.message());
         let tools = discover(&verdict.valid);
         let found: Vec<_> = tools
@@ -223,7 +226,7 @@ mod tests {
         handlers
             .push(json!({ "name": "catalog", "type": "platform", "platform": { "service": "discovery" } }));
         let spec = spec(handlers.into());
-        let verdict = validate(&spec, &|_| None);
+        let verdict = validate(&spec, &NoCallRules);
         let tools = discover(&verdict.valid);
         assert_eq!(tools.len(), 7);
         assert_eq!(tools[4].name, "catalog_overview");
@@ -239,7 +242,7 @@ mod tests {
             { "name": "rpc", "type": "grpc", "sandbox": { "name": "box", "port": "rpc" }, "grpcConfig": {},
               "tool": { "name": "run", "description": "d", "inputSchema": {} } },
         ]));
-        let verdict = validate(&spec, &|_| None);
+        let verdict = validate(&spec, &NoCallRules);
         assert!(verdict.errors.is_empty(), "{}", verdict.message());
         let endpoints: Vec<_> = discover(&verdict.valid)
             .into_iter()
@@ -261,7 +264,7 @@ mod tests {
     #[test]
     fn the_digest_depends_on_what_can_be_reached_and_on_nothing_else_om_332() {
         let first = spec(four_handlers().into());
-        let tools = discover(&validate(&first, &|_| None).valid);
+        let tools = discover(&validate(&first, &NoCallRules).valid);
         let digest = content_digest(&tools);
         assert!(digest.starts_with("sha256:") && digest.len() == 71, "{digest}");
 

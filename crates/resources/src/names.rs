@@ -40,6 +40,8 @@ pub const TOOLS_DIRECTORY: &str = "/etc/omnia/tools";
 pub const PROVIDERS_DIRECTORY: &str = "/etc/omnia/providers";
 /// Folder of the tools' credentials in an agent (OM-271).
 pub const TOOL_SECRETS_DIRECTORY: &str = "/etc/omnia/tool-secrets";
+/// Folder of the tools' ServiceAccount tokens in an agent, one file per handler (OM-400).
+pub const TOOL_TOKENS_DIRECTORY: &str = "/var/run/secrets/omnia/tool-tokens";
 /// Folder of mock scenarios in an agent, one folder per provider entry.
 pub const SCENARIOS_DIRECTORY: &str = "/etc/omnia/scenarios";
 /// Folder of the providers' credentials in an agent, one folder per provider entry.

@@ -113,7 +113,7 @@ fn validator_findings(object: &Value) -> Option<Vec<String>> {
     Some(match object["kind"].as_str()? {
         "ToolRegistry" => {
             let spec: ToolRegistrySpec = read(object)?;
-            validation::tool_registry::validate(&spec, &|_| None)
+            validation::tool_registry::validate(&spec, &validation::tool_registry::NoCallRules)
                 .errors
                 .iter()
                 .map(ToString::to_string)

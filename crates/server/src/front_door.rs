@@ -56,6 +56,8 @@ pub struct FrontDoor {
     pub version: &'static str,
     /// Further routes behind the same door.
     pub routes: Router,
+    /// Routes for everybody, such as public keys: whoever reaches the address may read them.
+    pub open_routes: Router,
 }
 
 /// The router of the front door. Serve it with
@@ -64,6 +66,7 @@ pub struct FrontDoor {
 pub fn router(front_door: FrontDoor) -> Router {
     let access = front_door.access.clone();
     let routes = front_door.routes.clone();
+    let open_routes = front_door.open_routes.clone();
     let state = Arc::new(front_door);
     Router::new()
         .route("/", get(index))
@@ -79,6 +82,8 @@ pub fn router(front_door: FrontDoor) -> Router {
             Arc::new(access),
             access::check,
         ))
+        // Behind the layer, which so does not hold for them.
+        .merge(open_routes)
 }
 
 async fn index(State(state): State<Arc<FrontDoor>>) -> String {

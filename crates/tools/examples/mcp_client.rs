@@ -101,6 +101,8 @@ fn connect(transport: McpTransport, url: &str) -> Result<Toolset, String> {
     let options = ToolsetOptions {
         connector: Connector::direct().map_err(|error| error.to_string())?,
         files: FileRoot::at("/"),
+        environment: std::collections::BTreeMap::new(),
+        delegation: None,
         clock: clock::system(),
         random: SeededRandom::new(1),
         policy: PolicyEngine::disabled(),

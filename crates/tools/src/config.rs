@@ -14,6 +14,10 @@ pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30);
 /// Default of `retryOn` (OM-061).
 pub const DEFAULT_RETRY_ON: [u16; 6] = [408, 429, 500, 502, 503, 504];
 
+/// Default of `retryableStatusCodes` (OM-064).
+pub const DEFAULT_RETRYABLE_STATUS_CODES: [&str; 3] =
+    ["UNAVAILABLE", "DEADLINE_EXCEEDED", "RESOURCE_EXHAUSTED"];
+
 /// The rendered file.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -69,6 +73,9 @@ pub struct HandlerConfig {
     /// For `mcp`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mcp: Option<McpConfig>,
+    /// For `grpc`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub grpc: Option<GrpcConfig>,
     /// For `client`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client: Option<ClientConfig>,
@@ -107,6 +114,7 @@ impl HandlerConfig {
             http: None,
             openapi: None,
             mcp: None,
+            grpc: None,
             client: None,
             auth: None,
             secret_headers: BTreeMap::new(),
@@ -443,6 +451,102 @@ pub struct ClientConfig {
     pub categories: Option<Vec<String>>,
 }
 
+/// `grpcConfig` (OM-073…OM-078). Paths are those of mounted files.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct GrpcConfig {
+    /// `host:port`.
+    pub endpoint: String,
+    /// Whether the connection is TLS.
+    #[serde(default)]
+    pub tls: bool,
+    /// The certificate that the server is shown; only together with its key (OM-075).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tls_cert_path: Option<String>,
+    /// The private key of that certificate.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tls_key_path: Option<String>,
+    /// Certificates that the server's is verified with, in place of the machine's (OM-076).
+    #[serde(rename = "tlsCAPath", default, skip_serializing_if = "Option::is_none")]
+    pub tls_ca_path: Option<String>,
+    /// Whether the server is not verified at all (OM-077).
+    #[serde(default)]
+    pub tls_insecure_skip_verify: bool,
+    /// Retries; `None` = one attempt (OM-078, OM-398).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry_policy: Option<GrpcRetryPolicy>,
+}
+
+impl GrpcConfig {
+    /// Plain calls of `endpoint`.
+    pub fn new(endpoint: impl Into<String>) -> Self {
+        Self {
+            endpoint: endpoint.into(),
+            tls: false,
+            tls_cert_path: None,
+            tls_key_path: None,
+            tls_ca_path: None,
+            tls_insecure_skip_verify: false,
+            retry_policy: None,
+        }
+    }
+}
+
+/// `retryPolicy` of a `grpc` handler with defaults applied (OM-064, OM-065).
+///
+/// `retryableStatusCodes` left out is the default list; an empty list switches retries by code off.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct GrpcRetryPolicy {
+    /// Attempts in all, the first included.
+    pub max_attempts: u32,
+    /// Wait before the first retry.
+    #[serde(
+        default = "default_initial_backoff",
+        with = "jiff::fmt::serde::unsigned_duration::friendly::compact::required"
+    )]
+    pub initial_backoff: Duration,
+    /// Growth of the wait.
+    #[serde(default = "default_backoff_multiplier")]
+    pub backoff_multiplier: f64,
+    /// Upper bound of every wait.
+    #[serde(
+        default = "default_max_backoff",
+        with = "jiff::fmt::serde::unsigned_duration::friendly::compact::required"
+    )]
+    pub max_backoff: Duration,
+    /// Names of the codes that are retried, in upper snake case.
+    #[serde(default = "default_retryable_status_codes")]
+    pub retryable_status_codes: Vec<String>,
+}
+
+fn default_retryable_status_codes() -> Vec<String> {
+    DEFAULT_RETRYABLE_STATUS_CODES.map(str::to_owned).to_vec()
+}
+
+impl GrpcRetryPolicy {
+    /// A policy with every default (OM-058…OM-060, OM-064).
+    pub fn new(max_attempts: u32) -> Self {
+        Self {
+            max_attempts,
+            initial_backoff: default_initial_backoff(),
+            backoff_multiplier: default_backoff_multiplier(),
+            max_backoff: default_max_backoff(),
+            retryable_status_codes: default_retryable_status_codes(),
+        }
+    }
+
+    /// When another attempt is made, should there be one.
+    pub(crate) fn backoff(&self) -> Backoff {
+        Backoff {
+            max_attempts: self.max_attempts,
+            initial: self.initial_backoff,
+            multiplier: self.backoff_multiplier,
+            longest: self.max_backoff,
+        }
+    }
+}
+
 /// What every retry policy has in common (OM-057…OM-060, OM-065).
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Backoff {
@@ -466,6 +570,12 @@ pub struct AuthConfig {
     /// Mounted file with the credential.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub credential_file: Option<String>,
+    /// Whom a token is for: the backend (OM-069, OM-070).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub audience: Option<String>,
+    /// The header that carries a token; `Authorization` where none is named (OM-070).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub header: Option<String>,
 }
 
 /// How a credential is sent (OM-066).
@@ -523,6 +633,13 @@ mod tests {
         assert!(empty.retry_on.is_empty());
         let again: RetryPolicy = serde_json::from_value(json!(empty)).unwrap();
         assert!(again.retry_on.is_empty());
+
+        let policy = |text: &str| serde_json::from_str::<GrpcRetryPolicy>(text).unwrap();
+        let default = policy(r#"{"maxAttempts":3}"#);
+        assert_eq!(default.retryable_status_codes, DEFAULT_RETRYABLE_STATUS_CODES);
+        let empty = policy(r#"{"maxAttempts":3,"retryableStatusCodes":[]}"#);
+        let again: GrpcRetryPolicy = serde_json::from_value(json!(empty)).unwrap();
+        assert!(again.retryable_status_codes.is_empty());
     }
 
     #[test]
@@ -552,6 +669,7 @@ mod tests {
         handler.auth = Some(AuthConfig {
             kind: AuthType::ServiceAccount,
             credential_file: Some("/a".to_owned()),
+            ..AuthConfig::default()
         });
         let mut http = HttpConfig::new("http://orders/");
         http.static_body = Some(json!({"on": "off"}));
@@ -565,6 +683,10 @@ mod tests {
         mcp.allowlist = vec!["Read".to_owned()];
         mcp.retry_policy = Some(RetryPolicy::new(2));
         handler.mcp = Some(mcp);
+        let mut grpc = GrpcConfig::new("orders:50051");
+        grpc.tls_ca_path = Some("/ca.pem".to_owned());
+        grpc.retry_policy = Some(GrpcRetryPolicy::new(2));
+        handler.grpc = Some(grpc);
         let config = ToolsConfig {
             registry: "no".to_owned(),
             namespace: "default".to_owned(),

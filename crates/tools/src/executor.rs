@@ -4,11 +4,13 @@ use std::collections::BTreeMap;
 
 use async_trait::async_trait;
 use mainstay_telemetry::{clock::SharedClock, random::SharedRandom};
-use mainstay_workload::FileRoot;
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
-use crate::{breaker::Verdict, invocation::FailureReason, transport::Transport};
+use crate::{
+    breaker::Verdict, delegation::Delegation, http::credentials::CredentialSources,
+    invocation::FailureReason, transport::Transport,
+};
 
 /// Calls the backend of one tool.
 #[async_trait]
@@ -29,11 +31,13 @@ pub(crate) trait Executor: std::fmt::Debug + Send + Sync {
 /// What a call needs of its surroundings.
 pub(crate) struct CallContext<'a> {
     pub(crate) transport: &'a dyn Transport,
-    pub(crate) files: &'a FileRoot,
+    pub(crate) credentials: &'a CredentialSources,
     pub(crate) clock: &'a SharedClock,
     pub(crate) random: &'a SharedRandom,
     pub(crate) propagated: &'a BTreeMap<String, String>,
     pub(crate) injected: &'a BTreeMap<String, String>,
+    /// Sent by handlers that enable it (OM-410).
+    pub(crate) delegation: &'a Delegation<'a>,
     pub(crate) cancel: &'a CancellationToken,
 }
 

@@ -3,7 +3,7 @@
 
 pub(crate) mod credentials;
 pub(crate) mod headers;
-mod mapping;
+pub(crate) mod mapping;
 mod response;
 pub(crate) mod shaping;
 mod text_form;
@@ -25,7 +25,7 @@ use serde_json::{Map, Value};
 
 use self::shaping::Shaped;
 pub(crate) use self::{
-    response::{BODY_LIMIT, ERROR_BODY_BYTES, conceal},
+    response::{BODY_LIMIT, ERROR_BODY_BYTES, conceal, quoted},
     text_form::text_form,
 };
 use crate::{
@@ -45,6 +45,7 @@ pub(crate) struct HttpTool {
     operation: Option<Call>,
     auth: Option<AuthConfig>,
     secret_headers: BTreeMap<String, String>,
+    delegation: bool,
     timeout: Duration,
 }
 
@@ -56,6 +57,7 @@ impl HttpTool {
             operation: None,
             auth: handler.auth.clone(),
             secret_headers: handler.secret_headers.clone(),
+            delegation: handler.delegation,
             timeout: handler.timeout,
         }
     }
@@ -201,28 +203,36 @@ impl HttpTool {
         let mut hidden = Vec::new();
         let mut secret = Vec::new();
         for (name, file) in &self.secret_headers {
-            let header = credentials::secret_header(file, context.files)
+            let (value, text) = credentials::secret_header(file, &context.credentials.files)
                 .await
                 .map_err(unavailable)?;
-            hidden.extend(header.hidden);
-            secret.push((name.as_str(), header.value));
+            hidden.push(text);
+            secret.push((name.as_str(), value));
         }
-        let authorization = match credentials::authorization(self.auth.as_ref(), context.files)
+        let credential = credentials::authorization(self.auth.as_ref(), context.credentials)
             .await
             .map_err(unavailable)?
-        {
-            Some(header) => {
+            .map(|header| {
                 hidden.extend(header.hidden);
-                Some(header.value)
-            }
-            None => None,
-        };
+                (header.name, header.value)
+            });
+        let mut delegation = None;
+        if self.delegation {
+            let (value, text) = context
+                .delegation
+                .header()
+                .await
+                .map_err(|error| Failed::never(FailureReason::CredentialUnavailable, error))?;
+            hidden.push(text);
+            delegation = Some(value);
+        }
         let headers = headers::assemble(headers::Sources {
             content_type: shaped.body.as_ref().map(|_| shaped.content_type.as_str()),
             fixed: Some(&self.config.headers),
             secret,
-            authorization,
+            credential,
             propagated: Some(context.propagated),
+            delegation,
             injected: Some(context.injected),
             from_arguments: &shaped.headers,
         })

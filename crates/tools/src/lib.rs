@@ -11,13 +11,15 @@
 //! Never: Kubernetes types, provider JSON, SQL, an HTTP client of its own (requests leave only
 //! through [`mainstay_workload::Connector`]), or a secret in a log, error, event or `Debug` output.
 //!
-//! Start reading at [`toolset`], then `http` for a call, [`policy`] for a decision, and [`openapi`] and `mcp`
-//! for tools that are found out at run time.
+//! Start reading at [`toolset`], then `http`, [`grpc`] or `mcp` for a call, [`policy`] for a decision and [`openapi`] for
+//! tools that are found out at run time.
 
 pub mod arguments;
 mod breaker;
 pub mod config;
+pub mod delegation;
 mod executor;
+pub mod grpc;
 mod http;
 pub mod invocation;
 mod mcp;
@@ -26,6 +28,7 @@ pub mod policy;
 pub mod propagation;
 mod retry;
 pub mod support;
+mod token;
 pub mod toolset;
 mod transport;
 

@@ -1,7 +1,10 @@
 //! Which handlers this version can serve. Asked when tools are loaded and by the controllers, so that
 //! a condition says the same as the agent does.
 
-use crate::config::{AuthType, HandlerConfig, HandlerType};
+use crate::{
+    config::{HandlerConfig, HandlerType},
+    http::mapping,
+};
 
 /// Why a handler is not served.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -12,6 +15,15 @@ pub struct Unsupported {
     /// What is not supported, naming the handler and the field.
     pub message: String,
 }
+
+/// Why a JMESPath expression of a handler (`bodyMapping`, `responseMapping`) can never work, or `None` where it may (OM-383,
+/// OM-390).
+pub fn mapping_fault(expression: &str) -> Option<String> {
+    mapping::check(expression).err().map(|error| error.to_string())
+}
+
+/// Types whose calls can carry a delegation token.
+const SIGNED: [HandlerType; 3] = [HandlerType::Http, HandlerType::Grpc, HandlerType::Openapi];
 
 /// Whether this version serves `handler`.
 ///
@@ -29,20 +41,15 @@ pub fn supported(handler: &HandlerConfig) -> Result<(), Unsupported> {
     };
     if !matches!(
         handler.kind,
-        HandlerType::Http | HandlerType::Openapi | HandlerType::Mcp | HandlerType::Client
+        HandlerType::Http | HandlerType::Grpc | HandlerType::Openapi | HandlerType::Mcp | HandlerType::Client
     ) {
         return refuse("HandlerTypeNotSupported", format!("type `{}`", handler.kind));
-    }
-    if let Some(auth) = &handler.auth
-        && matches!(auth.kind, AuthType::ServiceAccount | AuthType::WorkloadIdentity)
-    {
-        return refuse("AuthTypeNotSupported", format!("`auth.type: {}`", auth.kind));
     }
     if handler.sandbox.is_some() {
         return refuse("SandboxNotSupported", "`sandbox`".to_owned());
     }
     // A backend that expects the token must not be called without it.
-    if handler.delegation {
+    if handler.delegation && !SIGNED.contains(&handler.kind) {
         return refuse("DelegationNotSupported", "`delegation.enabled: true`".to_owned());
     }
     Ok(())
@@ -53,46 +60,52 @@ mod tests {
     #![allow(clippy::unwrap_used, clippy::expect_used)]
 
     use super::*;
-    use crate::config::{AuthConfig, SandboxReference};
+    use crate::config::{AuthConfig, AuthType, SandboxReference};
 
     #[test]
     fn what_is_not_built_is_refused_by_name() {
         let handler = |kind| HandlerConfig::new("h", kind);
         for kind in [
             HandlerType::Http,
+            HandlerType::Grpc,
             HandlerType::Openapi,
             HandlerType::Mcp,
             HandlerType::Client,
         ] {
             assert_eq!(supported(&handler(kind)), Ok(()));
         }
-        for kind in [HandlerType::Grpc, HandlerType::Platform] {
+        for kind in [HandlerType::Platform] {
             let error = supported(&handler(kind)).unwrap_err();
             assert_eq!(error.reason, "HandlerTypeNotSupported");
             assert!(error.message.contains(&format!("type `{kind}`")), "{error}");
         }
-        let mut with_auth = handler(HandlerType::Http);
-        for (kind, works) in [
-            (AuthType::None, true),
-            (AuthType::Bearer, true),
-            (AuthType::Basic, true),
-            (AuthType::ServiceAccount, false),
-            (AuthType::WorkloadIdentity, false),
+        for kind in [
+            AuthType::None,
+            AuthType::Bearer,
+            AuthType::Basic,
+            AuthType::ServiceAccount,
+            AuthType::WorkloadIdentity,
         ] {
+            let mut with_auth = handler(HandlerType::Http);
             with_auth.auth = Some(AuthConfig {
                 kind,
-                credential_file: None,
+                ..AuthConfig::default()
             });
-            assert_eq!(supported(&with_auth).is_ok(), works, "{kind}");
+            assert_eq!(supported(&with_auth), Ok(()), "{kind}");
         }
         let mut sandboxed = handler(HandlerType::Http);
         sandboxed.sandbox = Some(SandboxReference::default());
         assert_eq!(supported(&sandboxed).unwrap_err().reason, "SandboxNotSupported");
-        let mut delegating = handler(HandlerType::Http);
-        delegating.delegation = true;
-        assert_eq!(
-            supported(&delegating).unwrap_err().reason,
-            "DelegationNotSupported"
-        );
+        for (kind, works) in [
+            (HandlerType::Http, true),
+            (HandlerType::Grpc, true),
+            (HandlerType::Openapi, true),
+            (HandlerType::Client, false),
+        ] {
+            let mut delegating = handler(kind);
+            delegating.delegation = true;
+            let refused = supported(&delegating).err().map(|error| error.reason);
+            assert_eq!(refused, (!works).then_some("DelegationNotSupported"), "{kind}");
+        }
     }
 }

@@ -7,7 +7,7 @@ mod discovery;
 mod loading;
 mod surface;
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use mainstay_telemetry::{clock::SharedClock, random::SharedRandom, task};
 use mainstay_workload::{Connector, FileRoot};
@@ -22,11 +22,14 @@ pub(crate) use self::{
 };
 use crate::{
     config::ToolsConfig,
+    delegation::{Delegation, DelegationRequest, DelegationSigner},
     executor::CallContext,
+    http::credentials::CredentialSources,
     invocation::{FailureReason, ToolInvocation, ToolOutcome},
     openapi::SourceContext,
     policy::{Decision, DecisionRequest, Identity, PolicyEngine},
     propagation::{AgentIdentity, policy_headers, propagated},
+    token::AzureIdentity,
     transport::Transport,
 };
 
@@ -40,6 +43,10 @@ pub struct ToolsetOptions {
     pub connector: Connector,
     /// Mounted files: credentials.
     pub files: FileRoot,
+    /// The workload's environment, which names its cloud identity where it has one (OM-402).
+    pub environment: BTreeMap<String, String>,
+    /// Who signs statements about calls; without one, handlers that enable delegation cannot be called.
+    pub delegation: Option<Arc<dyn DelegationSigner>>,
     /// Wall clock, for `Retry-After` dates.
     pub clock: SharedClock,
     /// Chance, for jitter and trace ids.
@@ -98,12 +105,15 @@ pub struct Unavailable {
 #[derive(Debug)]
 pub struct Toolset {
     registry: String,
+    /// The registry's namespace.
+    namespace: String,
     agent: AgentIdentity,
     surfaces: Arc<Surfaces>,
     ceiling: Duration,
     policy: PolicyEngine,
     transport: Arc<dyn Transport>,
-    files: FileRoot,
+    credentials: CredentialSources,
+    delegation: Option<Arc<dyn DelegationSigner>>,
     clock: SharedClock,
     random: SharedRandom,
     // Ends the tasks that find out tools.
@@ -122,10 +132,20 @@ impl Toolset {
     }
 
     pub(crate) fn over(config: &ToolsConfig, options: ToolsetOptions, transport: Arc<dyn Transport>) -> Self {
+        let credentials = CredentialSources {
+            cloud: Arc::new(AzureIdentity::new(
+                &options.environment,
+                options.files.clone(),
+                Arc::clone(&transport),
+                Arc::clone(&options.clock),
+            )),
+            files: options.files,
+        };
         let context = SourceContext {
             registry: config.registry.clone(),
             transport: Arc::clone(&transport),
-            files: options.files.clone(),
+            connector: options.connector.clone(),
+            credentials: credentials.clone(),
         };
         let mut places = Vec::new();
         let mut sources = Vec::new();
@@ -158,6 +178,7 @@ impl Toolset {
         let longest = config.handlers.iter().map(|handler| handler.timeout).max();
         Self {
             registry: config.registry.clone(),
+            namespace: config.namespace.clone(),
             agent: options.agent,
             surfaces,
             ceiling: longest.map_or(TURN_ALLOWANCE, |longest| {
@@ -165,7 +186,8 @@ impl Toolset {
             }),
             policy: options.policy,
             transport,
-            files: options.files,
+            credentials,
+            delegation: options.delegation,
             clock: options.clock,
             random: options.random,
             _tasks: cancel.drop_guard(),
@@ -335,13 +357,25 @@ impl Toolset {
             }
         };
         let propagated = propagated(&self.agent, &self.registry, invocation);
+        let delegation = Delegation {
+            signer: self.delegation.as_deref(),
+            request: DelegationRequest {
+                end_user: invocation.identity.end_user.clone(),
+                agent: self.agent.name.clone(),
+                namespace: self.agent.namespace.clone(),
+                session: invocation.session.clone(),
+                registry: format!("{}/{}", self.namespace, self.registry),
+                handler: tool.offered.handler.clone(),
+            },
+        };
         let context = CallContext {
             transport: &*self.transport,
-            files: &self.files,
+            credentials: &self.credentials,
             clock: &self.clock,
             random: &self.random,
             propagated: &propagated,
             injected: &decision.injected_headers,
+            delegation: &delegation,
             cancel: &invocation.cancel,
         };
         let called = executor.call(&context, arguments).await;

@@ -72,6 +72,8 @@ pub(super) struct Gathered {
     pub(super) providers_file: String,
     /// Content of the agent's tool Secret.
     pub(super) tool_secrets: BTreeMap<String, ByteString>,
+    /// Handler → audience of its ServiceAccount token.
+    pub(super) tool_tokens: BTreeMap<String, String>,
     /// OM-269.
     pub(super) config_hash: String,
 }
@@ -303,6 +305,7 @@ impl<'a> Gather<'a> {
             models,
             providers_file,
             tool_secrets,
+            tool_tokens: tools.tokens,
             config_hash,
         })
     }

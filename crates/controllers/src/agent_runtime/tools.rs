@@ -12,15 +12,15 @@ use mainstay_resources::{
         tool_registry::{
             Handler, HandlerType,
             auth::{Auth, AuthType},
-            retry::{HttpRetryPolicy, McpRetryPolicy},
-            transport::{HttpConfig, McpConfig, McpTransport, OpenApiConfig},
+            retry::{GrpcRetryPolicy, HttpRetryPolicy, McpRetryPolicy},
+            transport::{GrpcConfig, HttpConfig, McpConfig, McpTransport, OpenApiConfig},
         },
     },
     validation::{tool_auth, tool_registry},
 };
 use mainstay_tools::{config, support};
 
-use crate::tool_registry::refused_host;
+use crate::tool_registry::RuntimeRules;
 
 /// The tools of a registry as an agent gets them.
 #[derive(Debug, Default)]
@@ -29,6 +29,8 @@ pub(super) struct Tools {
     pub(super) config: config::ToolsConfig,
     /// Key in the agent's tool Secret → where its value comes from (OM-275).
     pub(super) secrets: BTreeMap<String, SecretKey>,
+    /// Handler → audience of the ServiceAccount token that it sends (OM-069).
+    pub(super) tokens: BTreeMap<String, String>,
     /// Handlers that this version does not serve, each with the reason.
     pub(super) unsupported: Vec<String>,
     /// Handlers on a sandbox that the agent has not enabled (OM-278).
@@ -51,7 +53,7 @@ pub(super) fn render(registry: &ToolRegistry, namespace: &str, sandbox_enabled: 
         },
         ..Tools::default()
     };
-    for handler in tool_registry::validate(&registry.spec, &refused_host).valid {
+    for handler in tool_registry::validate(&registry.spec, &RuntimeRules).valid {
         tools.add(handler, sandbox_enabled);
     }
     tools
@@ -90,6 +92,11 @@ impl Tools {
         self.names
             .extend(rendered.tool.iter().map(|tool| tool.name.clone()));
         self.secrets.extend(secrets(handler, &auth));
+        if auth.kind == AuthType::ServiceAccount
+            && let Some(account) = &auth.service_account
+        {
+            self.tokens.insert(handler.name.clone(), account.audience.clone());
+        }
         self.config.handlers.push(rendered);
     }
 
@@ -134,6 +141,9 @@ impl Tools {
         if handler.kind == HandlerType::Mcp {
             rendered.mcp = handler.mcp_config.as_ref().map(mcp);
         }
+        if handler.kind == HandlerType::Grpc {
+            rendered.grpc = handler.grpc_config.as_ref().map(grpc);
+        }
         if handler.kind == HandlerType::Client {
             rendered.client = handler.client_config.as_ref().map(|client| config::ClientConfig {
                 consent_message: client.consent_message.clone(),
@@ -169,17 +179,35 @@ fn secret_file(key: &str) -> String {
 }
 
 fn authentication(handler: &Handler, auth: &Auth) -> Option<config::AuthConfig> {
-    let (kind, credential_file) = match auth.kind {
+    let mut rendered = config::AuthConfig::default();
+    match auth.kind {
         AuthType::None => return None,
-        AuthType::Bearer => (config::AuthType::Bearer, Some(secret_file(&handler.name))),
-        AuthType::Basic => (config::AuthType::Basic, Some(secret_file(&handler.name))),
-        AuthType::ServiceAccount => (config::AuthType::ServiceAccount, None),
-        AuthType::WorkloadIdentity => (config::AuthType::WorkloadIdentity, None),
-    };
-    Some(config::AuthConfig {
-        kind,
-        credential_file,
-    })
+        AuthType::Bearer => {
+            rendered.kind = config::AuthType::Bearer;
+            rendered.credential_file = Some(secret_file(&handler.name));
+        }
+        AuthType::Basic => {
+            rendered.kind = config::AuthType::Basic;
+            rendered.credential_file = Some(secret_file(&handler.name));
+        }
+        AuthType::ServiceAccount => {
+            rendered.kind = config::AuthType::ServiceAccount;
+            rendered.credential_file = Some(format!("{}/{}", names::TOOL_TOKENS_DIRECTORY, handler.name));
+            rendered.audience = auth
+                .service_account
+                .as_ref()
+                .map(|account| account.audience.clone());
+        }
+        AuthType::WorkloadIdentity => {
+            rendered.kind = config::AuthType::WorkloadIdentity;
+            if let Some(identity) = &auth.workload_identity {
+                rendered.audience = Some(identity.audience.clone());
+                let is_own = !identity.header.eq_ignore_ascii_case("authorization");
+                rendered.header = is_own.then(|| identity.header.clone());
+            }
+        }
+    }
+    Some(rendered)
 }
 
 fn kind(kind: HandlerType) -> config::HandlerType {
@@ -243,6 +271,36 @@ fn mcp_retry(policy: &McpRetryPolicy) -> config::RetryPolicy {
             .parse()
             .unwrap_or(default.backoff_multiplier),
         max_backoff: duration(&policy.max_backoff, default.max_backoff),
+        ..default
+    }
+}
+
+fn grpc(config: &GrpcConfig) -> config::GrpcConfig {
+    config::GrpcConfig {
+        endpoint: config.endpoint.clone().unwrap_or_default(),
+        tls: config.tls,
+        tls_cert_path: config.tls_cert_path.clone(),
+        tls_key_path: config.tls_key_path.clone(),
+        tls_ca_path: config.tls_ca_path.clone(),
+        tls_insecure_skip_verify: config.tls_insecure_skip_verify,
+        retry_policy: config.retry_policy.as_ref().map(grpc_retry),
+    }
+}
+
+fn grpc_retry(policy: &GrpcRetryPolicy) -> config::GrpcRetryPolicy {
+    let default = config::GrpcRetryPolicy::new(u32::try_from(policy.max_attempts).unwrap_or(1));
+    config::GrpcRetryPolicy {
+        initial_backoff: duration(&policy.initial_backoff, default.initial_backoff),
+        backoff_multiplier: policy
+            .backoff_multiplier
+            .parse()
+            .unwrap_or(default.backoff_multiplier),
+        max_backoff: duration(&policy.max_backoff, default.max_backoff),
+        // Absent is the default list, empty is no code at all (OM-064).
+        retryable_status_codes: policy
+            .retryable_status_codes
+            .clone()
+            .unwrap_or(default.retryable_status_codes),
         ..default
     }
 }
@@ -364,6 +422,35 @@ mod tests {
     }
 
     #[test]
+    fn a_grpc_handler_is_rendered_with_its_block_om_064_om_073_om_365() {
+        let with = |policy: Value| {
+            let tools = rendered(
+                json!([{ "name": "rpc", "type": "grpc",
+                    "grpcConfig": { "endpoint": "users:50051", "tls": true, "tlsCAPath": "/tls/ca.pem", "retryPolicy": policy },
+                    "tool": { "name": "get_user", "description": "d", "inputSchema": {} } }]),
+                false,
+            );
+            assert_eq!(tools.names, ["get_user"]);
+            tools.config.handlers[0].grpc.clone().unwrap()
+        };
+        let grpc = with(json!({ "maxAttempts": 2 }));
+        assert_eq!(
+            (grpc.endpoint.as_str(), grpc.tls, grpc.tls_ca_path.as_deref()),
+            ("users:50051", true, Some("/tls/ca.pem"))
+        );
+        let codes = |policy: Value| with(policy).retry_policy.unwrap().retryable_status_codes;
+        assert_eq!(
+            codes(json!({ "maxAttempts": 2 })),
+            config::DEFAULT_RETRYABLE_STATUS_CODES
+        );
+        assert!(codes(json!({ "maxAttempts": 2, "retryableStatusCodes": [] })).is_empty());
+        assert_eq!(
+            codes(json!({ "maxAttempts": 2, "retryableStatusCodes": ["ABORTED"] })),
+            ["ABORTED"]
+        );
+    }
+
+    #[test]
     fn an_empty_retry_list_reaches_the_agent_as_empty_om_061() {
         let with = |policy: Value| {
             let config = json!({ "httpConfig": { "endpoint": "http://orders", "retryPolicy": policy } });
@@ -408,6 +495,43 @@ mod tests {
     }
 
     #[test]
+    fn tokens_are_named_by_audience_and_file_om_069_om_070_om_400() {
+        let tools = rendered(
+            json!([
+                http_handler(
+                    json!({ "name": "sa", "auth": { "type": "serviceAccount", "serviceAccount": { "audience": "crm" } } })
+                ),
+                http_handler(json!({ "name": "wi", "auth": { "type": "workloadIdentity",
+                    "workloadIdentity": { "cloud": "azure", "audience": "api://crm", "header": "X-Token" } } })),
+                http_handler(json!({ "name": "plain", "auth": { "type": "workloadIdentity",
+                    "workloadIdentity": { "cloud": "azure", "audience": "api://crm" } } })),
+            ]),
+            false,
+        );
+        let auth = |index: usize| tools.config.handlers[index].auth.clone().unwrap();
+        assert_eq!(auth(0).kind, config::AuthType::ServiceAccount);
+        assert_eq!(
+            auth(0).credential_file.as_deref(),
+            Some("/var/run/secrets/omnia/tool-tokens/sa")
+        );
+        assert_eq!(auth(1).kind, config::AuthType::WorkloadIdentity);
+        assert_eq!(
+            (
+                auth(1).audience.as_deref(),
+                auth(1).header.as_deref(),
+                auth(1).credential_file
+            ),
+            (Some("api://crm"), Some("X-Token"), None)
+        );
+        assert_eq!(auth(2).header, None);
+        assert_eq!(
+            tools.tokens,
+            BTreeMap::from([("sa".to_owned(), "crm".to_owned())])
+        );
+        assert!(tools.secrets.is_empty() && tools.unsupported.is_empty());
+    }
+
+    #[test]
     fn deprecated_fields_are_an_auth_stanza_om_072() {
         let tools = rendered(
             json!([http_handler(json!({
@@ -427,16 +551,15 @@ mod tests {
         let tools = rendered(
             json!([
                 http_handler(json!({})),
-                { "name": "rpc", "type": "grpc", "grpcConfig": { "endpoint": "h:1" },
-                  "tool": { "name": "run", "description": "d", "inputSchema": {} } },
+                { "name": "shell", "type": "platform", "platform": { "service": "discovery" } },
                 http_handler(json!({ "name": "crm", "auth": { "type": "bearer", "connectionRef": { "name": "c", "key": "k" } } })),
-                http_handler(json!({ "name": "sa", "auth": { "type": "serviceAccount", "serviceAccount": { "audience": "x" } } })),
+                http_handler(json!({ "name": "sa", "sandbox": { "name": "box", "port": "http" }, "httpConfig": { "endpoint": "/" } })),
             ]),
-            false,
+            true,
         );
         assert_eq!(tools.names, ["get_order"]);
         assert_eq!(tools.unsupported.len(), 3, "{:?}", tools.unsupported);
-        for (text, name) in tools.unsupported.iter().zip(["rpc", "crm", "sa"]) {
+        for (text, name) in tools.unsupported.iter().zip(["shell", "crm", "sa"]) {
             assert!(text.contains(name), "{text}");
         }
     }

@@ -23,6 +23,9 @@ use crate::options::ControllersOptions;
 /// Largest time that a pod gets to finish its connections, in seconds (OM-125).
 const LONGEST_DRAIN: u64 = 600;
 
+/// How long a tool's ServiceAccount token lasts, in seconds. Whoever mounts it replaces it long before.
+const TOKEN_SECONDS: u32 = 3600;
+
 /// Everything that is applied for an agent. Not `Debug`: it holds credentials.
 pub(super) struct Objects {
     pub(super) tools: Value,
@@ -291,6 +294,24 @@ impl Mounts {
             secrets,
             names::TOOL_SECRETS_DIRECTORY.into(),
         );
+        if !gathered.tool_tokens.is_empty() {
+            let sources: Vec<Value> = gathered
+                .tool_tokens
+                .iter()
+                .map(|(handler, audience)| {
+                    json!({ "serviceAccountToken": {
+                        "audience": audience, "expirationSeconds": TOKEN_SECONDS, "path": handler,
+                    } })
+                })
+                .collect();
+            let folder = names::TOOL_TOKENS_DIRECTORY.into();
+            mounts.add(
+                "tool-tokens".into(),
+                "projected",
+                json!({ "sources": sources }),
+                folder,
+            );
+        }
         // Volume names are short, entry names may not be.
         for (index, mount) in gathered.models.secrets.iter().enumerate() {
             let source = json!({ "secretName": mount.object, "items": items(mount) });

@@ -12,7 +12,8 @@ use mainstay_resources::{
         ToolRegistry, ToolRegistrySpec, ToolRegistryStatus,
         tool_registry::{DiscoveredTool, Phase, ToolStatus},
     },
-    reasons, validation,
+    reasons,
+    validation::{self, tool_registry::CallRules},
 };
 use mainstay_workload::address::{self, Rule};
 use url::Url;
@@ -28,21 +29,29 @@ pub(super) struct Discovery {
     pub(super) tools: Vec<DiscoveredTool>,
 }
 
-/// Why no call may go to the host of `url`: the connector's rules, in words for a condition (OM-325). Private addresses,
-/// loopback and names inside the cluster are allowed.
-pub(crate) fn refused_host(url: &Url) -> Option<String> {
-    let refusal = address::refused_url_host(url, true)?;
-    let what = match refusal.rule {
-        Rule::MetadataName => "a cloud metadata service",
-        Rule::LinkLocal | Rule::MetadataAddress => "a link-local or cloud metadata address",
-        Rule::ManyReceivers => "a multicast or broadcast address",
-        Rule::Private => "a private or loopback address",
-    };
-    Some(format!("host {} is {what}", refusal.address))
+/// The rules of those who make the calls, in words for a condition.
+pub(crate) struct RuntimeRules;
+
+impl CallRules for RuntimeRules {
+    /// The connector's (OM-325). Private addresses, loopback and names inside the cluster are allowed.
+    fn refused_host(&self, url: &Url) -> Option<String> {
+        let refusal = address::refused_url_host(url, true)?;
+        let what = match refusal.rule {
+            Rule::MetadataName => "a cloud metadata service",
+            Rule::LinkLocal | Rule::MetadataAddress => "a link-local or cloud metadata address",
+            Rule::ManyReceivers => "a multicast or broadcast address",
+            Rule::Private => "a private or loopback address",
+        };
+        Some(format!("host {} is {what}", refusal.address))
+    }
+
+    fn mapping_fault(&self, expression: &str) -> Option<String> {
+        mainstay_tools::support::mapping_fault(expression)
+    }
 }
 
 pub(super) fn discover(spec: &ToolRegistrySpec) -> Discovery {
-    let verdict = validation::tool_registry::validate(spec, &refused_host);
+    let verdict = validation::tool_registry::validate(spec, &RuntimeRules);
     Discovery {
         errors: verdict.message(),
         handlers: verdict.valid.len(),

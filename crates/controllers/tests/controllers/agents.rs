@@ -754,13 +754,14 @@ async fn handlers_that_are_not_served_are_named_in_a_condition() {
     let world = World::start().await;
     world.publish("helpdesk-pack", "helpdesk", "1.0.0").await;
     world.create::<Provider>(mock()).await;
-    let mut with_grpc = registry(None);
-    with_grpc["spec"]["handlers"].as_array_mut().unwrap().push(json!({
-        "name": "users", "type": "grpc", "grpcConfig": { "endpoint": "users:50051" },
-        "auth": { "type": "workloadIdentity", "workloadIdentity": { "cloud": "azure", "audience": "a" } },
-        "tool": { "name": "get_user", "description": "Reads a user.", "inputSchema": { "type": "object" } },
-    }));
-    world.create::<ToolRegistry>(with_grpc).await;
+    let mut with_platform = registry(None);
+    with_platform["spec"]["handlers"]
+        .as_array_mut()
+        .unwrap()
+        .push(json!({
+            "name": "users", "type": "platform", "platform": { "service": "discovery" },
+        }));
+    world.create::<ToolRegistry>(with_platform).await;
     world.create::<AgentRuntime>(agent()).await;
     let agent = world
         .until("helpdesk", |agent: &AgentRuntime| {

@@ -24,7 +24,8 @@ use mainstay_server::facade::{self, FacadeMetrics, FacadeOptions};
 use mainstay_store::payload::PayloadStore;
 use mainstay_telemetry::{clock::SharedClock, random::SharedRandom, task, text::with_causes};
 use mainstay_tools::{
-    AgentIdentity, Toolset, ToolsetOptions, Unavailable, config::ToolsConfig, policy::PolicyEngine,
+    AgentIdentity, Toolset, ToolsetOptions, Unavailable, config::ToolsConfig, delegation::DelegationSigner,
+    policy::PolicyEngine,
 };
 use mainstay_workload::{Role, RoleError, WorkloadContext, WorkloadLog};
 use tokio::sync::watch;
@@ -59,13 +60,15 @@ pub(crate) struct Agent {
     pub(crate) turn_metrics: EngineMetrics,
     /// Whether ToolPolicies are a kind that is served and judged by.
     pub(crate) policy_engine: bool,
+    /// Signs for whom an agent calls a tool. The key is the operator's, never the agent's (OM-414).
+    pub(crate) delegation: Arc<dyn DelegationSigner>,
 }
 
 #[async_trait]
 impl Role for Agent {
     async fn run(&self, context: WorkloadContext) -> Result<(), RoleError> {
         let configuration = Configuration::read(&context)?;
-        let policy = PolicyEngine::default();
+        let policy = PolicyEngine::with_on_unreachable(configuration.undecided);
         let engine = self.engine(&configuration, &context, &policy).await?;
         let follower = if self.policy_engine && configuration.handler == HandlerMode::Runtime {
             // Nothing is judged before the policies are known: a call would be refused for want of a permit that exists.
@@ -226,6 +229,8 @@ impl Agent {
             ToolsetOptions {
                 connector: context.connector.clone(),
                 files: context.files.clone(),
+                environment: context.environment.clone(),
+                delegation: Some(Arc::clone(&self.delegation)),
                 clock: Arc::clone(&self.clock),
                 random: Arc::clone(&self.random),
                 policy: policy.clone(),

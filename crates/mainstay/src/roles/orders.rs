@@ -8,11 +8,13 @@
 //! | `GET /openapi.json` | its description in OpenAPI 3.1 |
 //! | `/mcp` | the same as tools of a Model Context Protocol server, over streamable HTTP |
 //! | `GET /healthz` | 200 |
+//! | gRPC, by the Tool protocol | `get_order`, `list_orders`, `delete_order` |
 //!
 //! ORDER is `{"id", "status", "customer", "items", "total", "carrier", "expected"}`. The orders are in memory: each
 //! start brings them back.
 
 mod mcp;
+mod tool_service;
 
 use std::{
     collections::BTreeMap,
@@ -50,19 +52,44 @@ type Orders = Arc<Mutex<BTreeMap<u64, Order>>>;
 
 /// The service as a router, with its orders as they are at the start. `ended` ends the streams that it keeps open.
 pub(crate) fn router(ended: &CancellationToken) -> Router {
-    let orders: Orders = Arc::new(Mutex::new(
-        first_orders()
-            .into_iter()
-            .map(|order| (order.id, order))
-            .collect(),
-    ));
+    let orders = fresh();
     Router::new()
         .route("/orders", get(list))
         .route("/orders/{id}", get(read).delete(delete))
         .route("/openapi.json", get(|| async { Json(description()) }))
         .route("/healthz", get(|| async { "ok" }))
         .route_service("/mcp", mcp::service(Arc::clone(&orders), ended))
+        .route_service(tool_service::PATH, tool_service::service(Arc::clone(&orders)))
         .with_state(orders)
+}
+
+/// The orders as they are at the start.
+fn fresh() -> Orders {
+    Arc::new(Mutex::new(
+        first_orders()
+            .into_iter()
+            .map(|order| (order.id, order))
+            .collect(),
+    ))
+}
+
+fn found(orders: &Orders, id: u64) -> Option<Order> {
+    let orders = orders.lock().unwrap_or_else(PoisonError::into_inner);
+    orders.get(&id).cloned()
+}
+
+fn chosen(orders: &Orders, status: Option<&str>) -> Vec<Order> {
+    let orders = orders.lock().unwrap_or_else(PoisonError::into_inner);
+    orders
+        .values()
+        .filter(|order| status.is_none_or(|status| status == order.status))
+        .cloned()
+        .collect()
+}
+
+fn deleted(orders: &Orders, id: u64) -> bool {
+    let mut orders = orders.lock().unwrap_or_else(PoisonError::into_inner);
+    orders.remove(&id).is_some()
 }
 
 /// What the service says of itself. The operations have the names that the help desk's pack lists.
@@ -169,30 +196,21 @@ struct Filter {
 }
 
 async fn list(State(orders): State<Orders>, Query(filter): Query<Filter>) -> Response {
-    let orders = orders.lock().unwrap_or_else(PoisonError::into_inner);
-    let chosen: Vec<&Order> = orders
-        .values()
-        .filter(|order| {
-            filter
-                .status
-                .as_deref()
-                .is_none_or(|status| status == order.status)
-        })
-        .collect();
-    Json(json!({ "orders": chosen })).into_response()
+    Json(json!({ "orders": chosen(&orders, filter.status.as_deref()) })).into_response()
 }
 
 async fn read(State(orders): State<Orders>, Path(id): Path<u64>) -> Response {
-    match orders.lock().unwrap_or_else(PoisonError::into_inner).get(&id) {
+    match found(&orders, id) {
         Some(order) => Json(order).into_response(),
         None => missing(id),
     }
 }
 
 async fn delete(State(orders): State<Orders>, Path(id): Path<u64>) -> Response {
-    match orders.lock().unwrap_or_else(PoisonError::into_inner).remove(&id) {
-        Some(_) => StatusCode::NO_CONTENT.into_response(),
-        None => missing(id),
+    if deleted(&orders, id) {
+        StatusCode::NO_CONTENT.into_response()
+    } else {
+        missing(id)
     }
 }
 

@@ -39,7 +39,13 @@ fn every_folder_of_examples_is_tested_here() {
     folders.sort();
     assert_eq!(
         folders,
-        ["helpdesk", "helpdesk-mcp", "helpdesk-openai", "helpdesk-openapi"]
+        [
+            "helpdesk",
+            "helpdesk-grpc",
+            "helpdesk-mcp",
+            "helpdesk-openai",
+            "helpdesk-openapi"
+        ]
     );
 }
 
@@ -117,6 +123,12 @@ async fn the_help_desk_finds_its_tools_in_the_openapi_document_of_its_service() 
 async fn the_help_desk_uses_the_tools_of_a_model_context_protocol_server_om_419() {
     let running = Running::on(&[&example("helpdesk-mcp")]);
     answers_from_the_order_service(&running, "helpdesk-mcp").await;
+}
+
+#[tokio::test]
+async fn the_help_desk_calls_its_service_by_the_tool_protocol_om_415() {
+    let running = Running::on(&[&example("helpdesk"), &example("helpdesk-grpc")]);
+    answers_from_the_order_service(&running, "helpdesk-grpc").await;
 }
 
 #[test]

@@ -48,13 +48,32 @@ impl Verdict<'_> {
     }
 }
 
-/// Says why the host of an URL may not be called, or `None` where it may. It looks up no names.
-pub type RefusedHost<'a> = dyn Fn(&Url) -> Option<String> + 'a;
+/// What only whoever makes the calls can say about a handler.
+pub trait CallRules {
+    /// Why the host of an MCP server's URL may not be called (OM-325), or `None` where it may. It looks up no names.
+    fn refused_host(&self, url: &Url) -> Option<String>;
 
-/// Judges every handler of a registry, and the registry's other fields. `refused` has the rules about the hosts of MCP
-/// servers (OM-325): they belong to whatever makes the calls.
+    /// Why a JMESPath expression can never work (OM-383, OM-390), or `None` where it may.
+    fn mapping_fault(&self, expression: &str) -> Option<String>;
+}
+
+/// No rules: for whoever judges the rest of a registry.
+#[derive(Clone, Copy, Debug)]
+pub struct NoCallRules;
+
+impl CallRules for NoCallRules {
+    fn refused_host(&self, _url: &Url) -> Option<String> {
+        None
+    }
+
+    fn mapping_fault(&self, _expression: &str) -> Option<String> {
+        None
+    }
+}
+
+/// Judges every handler of a registry, and the registry's other fields.
 #[must_use]
-pub fn validate<'a>(spec: &'a ToolRegistrySpec, refused: &RefusedHost<'_>) -> Verdict<'a> {
+pub fn validate<'a>(spec: &'a ToolRegistrySpec, rules: &dyn CallRules) -> Verdict<'a> {
     let mut verdict = Verdict::default();
     for finding in registry_findings(spec) {
         verdict.errors.push(HandlerError {
@@ -66,7 +85,7 @@ pub fn validate<'a>(spec: &'a ToolRegistrySpec, refused: &RefusedHost<'_>) -> Ve
     let mut names = BTreeSet::new();
     for (index, handler) in spec.handlers.iter().enumerate() {
         let field = format!("spec.handlers[{index}]");
-        let mut findings = handler_findings(&field, handler, refused);
+        let mut findings = handler_findings(&field, handler, rules);
         if !names.insert(handler.name.as_str()) {
             findings.push(Finding::new(
                 format!("{field}.name"),
@@ -150,7 +169,7 @@ fn sandbox_findings(findings: &mut Vec<Finding>, field: &str, sandbox: &Sandbox)
     }
 }
 
-fn handler_findings(field: &str, handler: &Handler, refused: &RefusedHost<'_>) -> Vec<Finding> {
+fn handler_findings(field: &str, handler: &Handler, rules: &dyn CallRules) -> Vec<Finding> {
     let mut findings = Vec::new();
     if !is_name(&handler.name) {
         findings.push(Finding::new(
@@ -164,7 +183,7 @@ fn handler_findings(field: &str, handler: &Handler, refused: &RefusedHost<'_>) -
     }
     placement(&mut findings, field, handler);
     positive_duration(&mut findings, format!("{field}.timeout"), &handler.timeout);
-    transport(&mut findings, field, handler, refused);
+    transport(&mut findings, field, handler, rules);
     tool_auth::check(&mut findings, field, handler);
     findings
 }
@@ -273,11 +292,11 @@ fn placement(findings: &mut Vec<Finding>, field: &str, handler: &Handler) {
     }
 }
 
-fn transport(findings: &mut Vec<Finding>, field: &str, handler: &Handler, refused: &RefusedHost<'_>) {
+fn transport(findings: &mut Vec<Finding>, field: &str, handler: &Handler, rules: &dyn CallRules) {
     match handler.kind {
-        HandlerType::Http => http(findings, field, handler),
+        HandlerType::Http => http(findings, field, handler, rules),
         HandlerType::Grpc => grpc(findings, field, handler),
-        HandlerType::Mcp => mcp(findings, field, handler, refused),
+        HandlerType::Mcp => mcp(findings, field, handler, rules),
         HandlerType::OpenApi => open_api(findings, field, handler),
         HandlerType::Client | HandlerType::Platform => {}
     }
@@ -303,7 +322,7 @@ fn address(findings: &mut Vec<Finding>, field: String, text: &str, on_sandbox: b
     }
 }
 
-fn http(findings: &mut Vec<Finding>, field: &str, handler: &Handler) {
+fn http(findings: &mut Vec<Finding>, field: &str, handler: &Handler, rules: &dyn CallRules) {
     let Some(config) = &handler.http_config else {
         return;
     };
@@ -328,6 +347,20 @@ fn http(findings: &mut Vec<Finding>, field: &str, handler: &Handler) {
             findings.push(Finding::new(
                 format!("{block}.urlTemplate"),
                 "must be a whole http or https URL",
+            ));
+        }
+    }
+    for (name, mapping) in [
+        ("bodyMapping", &config.body_mapping),
+        ("responseMapping", &config.response_mapping),
+    ] {
+        if let Some(fault) = mapping
+            .as_deref()
+            .and_then(|mapping| rules.mapping_fault(mapping))
+        {
+            findings.push(Finding::new(
+                format!("{block}.{name}"),
+                format!("MappingInvalid: {fault}"),
             ));
         }
     }
@@ -362,7 +395,7 @@ fn grpc(findings: &mut Vec<Finding>, field: &str, handler: &Handler) {
     }
 }
 
-fn mcp(findings: &mut Vec<Finding>, field: &str, handler: &Handler, refused: &RefusedHost<'_>) {
+fn mcp(findings: &mut Vec<Finding>, field: &str, handler: &Handler, rules: &dyn CallRules) {
     let Some(config) = &handler.mcp_config else { return };
     let block = format!("{field}.mcpConfig");
     let on_sandbox = handler.sandbox.is_some();
@@ -372,7 +405,7 @@ fn mcp(findings: &mut Vec<Finding>, field: &str, handler: &Handler, refused: &Re
         &config.endpoint,
         on_sandbox,
     );
-    if let Some(message) = url.as_ref().and_then(refused) {
+    if let Some(message) = url.as_ref().and_then(|url| rules.refused_host(url)) {
         findings.push(Finding::new(format!("{block}.endpoint"), message));
     }
     if on_sandbox

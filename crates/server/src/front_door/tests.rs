@@ -33,6 +33,7 @@ fn door() -> Router {
         metrics: Metrics::new(),
         version: "1.2.3",
         routes: Router::new().route("/extra", get(|| async { "extra" })),
+        open_routes: Router::new().route("/.well-known/jwks.json", get(|| async { "keys" })),
     })
 }
 
@@ -110,6 +111,21 @@ async fn om_505_errors_are_json_that_names_the_agent_and_the_reason() {
             "{path}"
         );
     }
+}
+
+#[tokio::test]
+async fn om_412_public_keys_are_read_by_everybody() {
+    for host in ["localhost", "evil.example"] {
+        assert_eq!(
+            ask("/.well-known/jwks.json", host).await,
+            (StatusCode::OK, "keys".to_owned())
+        );
+    }
+    // Nothing beside them is open.
+    assert_eq!(
+        ask("/.well-known/other", "evil.example").await.0,
+        StatusCode::FORBIDDEN
+    );
 }
 
 #[tokio::test]

@@ -1,11 +1,16 @@
 //! Credentials of a handler, read from mounted files for every attempt (OM-401, OM-404).
 
+use std::sync::Arc;
+
 use base64::{Engine, engine::general_purpose::STANDARD};
-use http::HeaderValue;
+use http::{HeaderName, HeaderValue, header};
 use mainstay_workload::FileRoot;
 use secrecy::{ExposeSecret, SecretString};
 
-use crate::config::{AuthConfig, AuthType};
+use crate::{
+    config::{AuthConfig, AuthType},
+    token::{TokenError, TokenSource},
+};
 
 /// Why a call is refused for want of its credential (OM-403). Names the file, never a value.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -19,58 +24,88 @@ pub(crate) enum CredentialError {
     /// OM-401.
     #[error("the handler's basic credential is not of the form `username:password`; the call is refused")]
     NotBasic,
+    /// The identity gives no token (OM-402).
+    #[error("{0}; the call is refused")]
+    Token(TokenError),
     /// A value that no header can carry.
     #[error("the handler's credential holds a character that a header cannot carry; the call is refused")]
     NotSendable,
 }
 
+/// Where credentials come from.
+#[derive(Debug, Clone)]
+pub(crate) struct CredentialSources {
+    /// Secrets, and ServiceAccount tokens, which whoever mounts them replaces before they end.
+    pub(crate) files: FileRoot,
+    /// The identity that the workload has by where it runs.
+    pub(crate) cloud: Arc<dyn TokenSource>,
+}
+
 /// One secret header, and the texts that must not come back in an answer.
 pub(crate) struct SecretHeader {
+    pub(crate) name: HeaderName,
     pub(crate) value: HeaderValue,
     pub(crate) hidden: Vec<SecretString>,
 }
 
-/// The `Authorization` header of `auth`, if it has one (OM-400).
+/// The header of `auth`, if it has one (OM-400, OM-402).
 pub(crate) async fn authorization(
     auth: Option<&AuthConfig>,
-    files: &FileRoot,
+    sources: &CredentialSources,
 ) -> Result<Option<SecretHeader>, CredentialError> {
     let Some(auth) = auth else {
         return Ok(None);
     };
-    let prefix = match auth.kind {
+    let secret = match auth.kind {
         AuthType::None => return Ok(None),
-        AuthType::Basic => "Basic",
-        AuthType::Bearer | AuthType::ServiceAccount | AuthType::WorkloadIdentity => "Bearer",
+        AuthType::WorkloadIdentity => {
+            let audience = auth.audience.as_deref().ok_or(CredentialError::NotConfigured)?;
+            sources
+                .cloud
+                .token(audience)
+                .await
+                .map_err(CredentialError::Token)?
+        }
+        AuthType::Basic | AuthType::Bearer | AuthType::ServiceAccount => {
+            let file = auth.credential_file.as_deref();
+            read(file.ok_or(CredentialError::NotConfigured)?, &sources.files).await?
+        }
     };
-    let file = auth
-        .credential_file
-        .as_deref()
-        .ok_or(CredentialError::NotConfigured)?;
-    let secret = read(file, files).await?;
     let mut hidden = vec![secret.clone()];
-    let sent = if auth.kind == AuthType::Basic {
+    let (scheme, sent) = if auth.kind == AuthType::Basic {
         let (_, password) = secret
             .expose_secret()
             .split_once(':')
             .ok_or(CredentialError::NotBasic)?;
         hidden.push(SecretString::from(password));
-        SecretString::from(STANDARD.encode(secret.expose_secret()))
+        (
+            "Basic",
+            SecretString::from(STANDARD.encode(secret.expose_secret())),
+        )
     } else {
-        secret
+        ("Bearer", secret)
     };
-    let value = sendable(&SecretString::from(format!("{prefix} {}", sent.expose_secret())))?;
+    let value = sendable(&SecretString::from(format!("{scheme} {}", sent.expose_secret())))?;
     hidden.push(sent);
-    Ok(Some(SecretHeader { value, hidden }))
+    // Only a workload identity may travel in a header of its own (OM-070).
+    let own_header = auth
+        .header
+        .as_deref()
+        .filter(|_| auth.kind == AuthType::WorkloadIdentity);
+    let name = match own_header {
+        None => header::AUTHORIZATION,
+        Some(name) => HeaderName::from_bytes(name.as_bytes()).map_err(|_| CredentialError::NotSendable)?,
+    };
+    Ok(Some(SecretHeader { name, value, hidden }))
 }
 
-/// The value of one header of `headersFromSecret` (OM-404).
-pub(crate) async fn secret_header(file: &str, files: &FileRoot) -> Result<SecretHeader, CredentialError> {
+/// The value of one header of `headersFromSecret` (OM-404), and the text that must not come back.
+pub(crate) async fn secret_header(
+    file: &str,
+    files: &FileRoot,
+) -> Result<(HeaderValue, SecretString), CredentialError> {
     let secret = read(file, files).await?;
-    Ok(SecretHeader {
-        value: sendable(&secret)?,
-        hidden: vec![secret],
-    })
+    Ok((sendable(&secret)?, secret))
 }
 
 async fn read(file: &str, files: &FileRoot) -> Result<SecretString, CredentialError> {
@@ -99,14 +134,69 @@ mod tests {
 
     use super::*;
 
+    /// A cloud that gives one token to one audience.
+    #[derive(Debug)]
+    struct Cloud;
+
+    #[async_trait::async_trait]
+    impl TokenSource for Cloud {
+        async fn token(&self, audience: &str) -> Result<SecretString, TokenError> {
+            match audience {
+                "api://crm" => Ok(SecretString::from("azure-one")),
+                _ => Err(TokenError::Unusable),
+            }
+        }
+    }
+
+    fn sources(files: FileRoot) -> CredentialSources {
+        CredentialSources {
+            files,
+            cloud: Arc::new(Cloud),
+        }
+    }
+
+    #[tokio::test]
+    async fn a_workload_identity_travels_in_its_header_and_never_not_at_all_om_070_om_402() {
+        let sources = sources(FileRoot::at("/nowhere"));
+        let mut auth = AuthConfig {
+            kind: AuthType::WorkloadIdentity,
+            audience: Some("api://crm".to_owned()),
+            ..AuthConfig::default()
+        };
+        let found = authorization(Some(&auth), &sources).await.unwrap().unwrap();
+        assert_eq!(
+            (found.name, found.value.to_str().unwrap()),
+            (header::AUTHORIZATION, "Bearer azure-one")
+        );
+        auth.header = Some("X-Crm-Token".to_owned());
+        let found = authorization(Some(&auth), &sources).await.unwrap().unwrap();
+        assert_eq!(
+            (found.name.as_str(), found.value.to_str().unwrap()),
+            ("x-crm-token", "Bearer azure-one")
+        );
+        assert!(
+            found
+                .hidden
+                .iter()
+                .any(|secret| secret.expose_secret() == "azure-one")
+        );
+        auth.audience = Some("api://other".to_owned());
+        let refused = authorization(Some(&auth), &sources).await;
+        assert!(matches!(refused, Err(CredentialError::Token(_))));
+        auth.audience = None;
+        let refused = authorization(Some(&auth), &sources).await;
+        assert!(matches!(refused, Err(CredentialError::NotConfigured)));
+    }
+
     async fn value(kind: AuthType, stored: &str) -> Result<String, CredentialError> {
         let directory = tempfile::tempdir().unwrap();
         std::fs::write(directory.path().join("credential"), stored).unwrap();
         let auth = AuthConfig {
             kind,
             credential_file: Some("/credential".to_owned()),
+            ..AuthConfig::default()
         };
-        let header = authorization(Some(&auth), &FileRoot::at(directory.path())).await?;
+        let header = authorization(Some(&auth), &sources(FileRoot::at(directory.path()))).await?;
         Ok(header.unwrap().value.to_str().unwrap().to_owned())
     }
 
@@ -134,24 +224,26 @@ mod tests {
     #[tokio::test]
     async fn a_missing_credential_is_an_error_and_never_silence_om_403() {
         let files = FileRoot::at("/nowhere");
+        let sources = sources(files.clone());
         let mut auth = AuthConfig {
             kind: AuthType::Bearer,
             credential_file: None,
+            ..AuthConfig::default()
         };
         assert!(matches!(
-            authorization(Some(&auth), &files).await,
+            authorization(Some(&auth), &sources).await,
             Err(CredentialError::NotConfigured)
         ));
         auth.credential_file = Some("/absent".to_owned());
         assert!(matches!(
-            authorization(Some(&auth), &files).await,
+            authorization(Some(&auth), &sources).await,
             Err(CredentialError::Unavailable(_))
         ));
         assert!(matches!(
             secret_header("/absent", &files).await,
             Err(CredentialError::Unavailable(_))
         ));
-        assert!(authorization(None, &files).await.unwrap().is_none());
+        assert!(authorization(None, &sources).await.unwrap().is_none());
     }
 
     #[tokio::test]
@@ -161,6 +253,6 @@ mod tests {
         let header = secret_header("/key", &FileRoot::at(directory.path()))
             .await
             .unwrap();
-        assert!(!format!("{:?}", header.value).contains("hunter2"));
+        assert!(!format!("{:?}", header.0).contains("hunter2"));
     }
 }

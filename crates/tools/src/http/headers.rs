@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 
-use crate::policy::is_framing;
+use crate::{delegation::HEADER as DELEGATION, policy::is_framing};
 
 /// Where the headers of one attempt come from, in the order in which a later one wins.
 #[derive(Debug, Default)]
@@ -13,8 +13,10 @@ pub(crate) struct Sources<'a> {
     pub(crate) content_type: Option<&'a str>,
     pub(crate) fixed: Option<&'a BTreeMap<String, String>>,
     pub(crate) secret: Vec<(&'a str, HeaderValue)>,
-    pub(crate) authorization: Option<HeaderValue>,
+    /// The header that `auth` owns, and its value.
+    pub(crate) credential: Option<(HeaderName, HeaderValue)>,
     pub(crate) propagated: Option<&'a BTreeMap<String, String>>,
+    pub(crate) delegation: Option<HeaderValue>,
     pub(crate) injected: Option<&'a BTreeMap<String, String>>,
     pub(crate) from_arguments: &'a [(String, String)],
 }
@@ -25,12 +27,10 @@ pub(crate) enum HeaderError {
     /// The name or the value is not one a request can carry.
     #[error("the header `{0}` cannot be sent")]
     NotSendable(String),
-    /// An argument may not decide about this header.
-    #[error("the header `{0}` may not be set from an argument")]
+    /// Neither an argument nor the registry decides about this header.
+    #[error("the header `{0}` belongs to the runtime and may not be set")]
     Owned(String),
 }
-
-const DELEGATION: &str = "x-omnia-delegation";
 
 /// The headers of one attempt.
 pub(crate) fn assemble(sources: Sources<'_>) -> Result<HeaderMap, HeaderError> {
@@ -45,28 +45,38 @@ pub(crate) fn assemble(sources: Sources<'_>) -> Result<HeaderMap, HeaderError> {
         }
     }
     for (name, value) in sources.secret {
-        headers.insert(parse_name(name)?, value);
+        headers.insert(unowned(name, None)?, value);
     }
-    let owns_authorization = sources.authorization.is_some();
-    if let Some(value) = sources.authorization {
-        headers.insert(header::AUTHORIZATION, value);
+    let owner = sources.credential.as_ref().map(|(name, _)| name.clone());
+    if let Some((name, value)) = sources.credential {
+        headers.insert(name, value);
     }
     for (name, value) in sources.propagated.into_iter().flatten() {
         set(&mut headers, name, value)?;
     }
+    if let Some(value) = sources.delegation {
+        headers.insert(HeaderName::from_static(DELEGATION), value);
+    }
     for (name, value) in sources.injected.into_iter().flatten() {
+        unowned(name, None)?;
         set(&mut headers, name, value)?;
     }
     for (name, value) in sources.from_arguments {
-        let owned = name.eq_ignore_ascii_case(DELEGATION)
-            || name.eq_ignore_ascii_case("host")
-            || (owns_authorization && name.eq_ignore_ascii_case("authorization"));
-        if owned {
+        if unowned(name, owner.as_ref())? == header::HOST {
             return Err(HeaderError::Owned(name.clone()));
         }
         set(&mut headers, name, value)?;
     }
     Ok(headers)
+}
+
+/// The name of a header that may be set from outside: not the statement of the operator, nor what `auth` owns.
+fn unowned(name: &str, owner: Option<&HeaderName>) -> Result<HeaderName, HeaderError> {
+    let parsed = parse_name(name)?;
+    if parsed == DELEGATION || owner == Some(&parsed) {
+        return Err(HeaderError::Owned(name.to_owned()));
+    }
+    Ok(parsed)
 }
 
 fn parse_name(name: &str) -> Result<HeaderName, HeaderError> {
@@ -125,8 +135,9 @@ mod tests {
             content_type: Some("application/json"),
             fixed: Some(&fixed),
             secret: vec![("x-1", HeaderValue::from_static("secret"))],
-            authorization: Some(HeaderValue::from_static("Bearer a")),
+            credential: Some((header::AUTHORIZATION, HeaderValue::from_static("Bearer a"))),
             propagated: Some(&propagated),
+            delegation: Some(HeaderValue::from_static("signed")),
             injected: Some(&injected),
             from_arguments: &argument("x-4", "argument"),
         })
@@ -137,23 +148,51 @@ mod tests {
         );
         assert_eq!(headers["content-type"], "text/plain");
         assert_eq!(headers["authorization"], "Bearer a");
-        assert_eq!(headers.get(DELEGATION), None);
+        assert_eq!(headers[DELEGATION], "signed");
     }
 
     #[test]
     fn an_argument_cannot_replace_what_the_runtime_owns_om_375() {
         for (name, refused) in [
-            ("authorization", true),
+            ("authorization", false),
+            ("x-workload-token", true),
             ("X-Omnia-Delegation", true),
             ("Host", true),
             ("X-T", false),
         ] {
             let result = assemble(Sources {
-                authorization: Some(HeaderValue::from_static("Bearer a")),
+                credential: Some((
+                    HeaderName::from_static("x-workload-token"),
+                    HeaderValue::from_static("Bearer a"),
+                )),
                 from_arguments: &argument(name, "x"),
                 ..Sources::default()
             });
             assert_eq!(result.is_err(), refused, "{name}");
+        }
+    }
+
+    #[test]
+    fn nobody_but_the_operator_claims_a_delegation_om_410() {
+        let claimed = map(&[("x-omnia-delegation", "forged")]);
+        let of = |sources: Sources<'_>| assemble(sources);
+        let fixed = of(Sources {
+            fixed: Some(&claimed),
+            ..Sources::default()
+        });
+        assert_eq!(fixed.unwrap().get(DELEGATION), None);
+        for sources in [
+            Sources {
+                injected: Some(&claimed),
+                delegation: Some(HeaderValue::from_static("signed")),
+                ..Sources::default()
+            },
+            Sources {
+                secret: vec![("X-Omnia-Delegation", HeaderValue::from_static("forged"))],
+                ..Sources::default()
+            },
+        ] {
+            assert!(matches!(of(sources), Err(HeaderError::Owned(_))));
         }
     }
 

@@ -4,7 +4,7 @@
 //! length and nesting before it is parsed, the result's size while it is copied (a short expression
 //! can repeat a large value many times).
 
-use jmespath::Variable;
+use jmespath::{DEFAULT_RUNTIME, Expression, Variable, ast::Ast};
 use serde_json::{Map, Number, Value};
 
 const EXPRESSION_BYTES: usize = 4 * 1024;
@@ -26,17 +26,50 @@ pub(crate) enum MappingError {
     TooLarge,
 }
 
+/// Whether `expression` can be used at all, whatever the data: so a mistake is found when a registry is loaded, and not by
+/// the first call.
+pub(crate) fn check(expression: &str) -> Result<(), MappingError> {
+    match unknown_function(compile(expression)?.as_ast()) {
+        Some(name) => Err(MappingError::Expression(format!(
+            "there is no function `{}`",
+            mainstay_telemetry::text::escape(name, 64)
+        ))),
+        None => Ok(()),
+    }
+}
+
+/// The first function of an expression that JMESPath does not have. An evaluation may never come to it.
+fn unknown_function(ast: &Ast) -> Option<&str> {
+    match ast {
+        Ast::Function { name, args, .. } => match DEFAULT_RUNTIME.get_function(name) {
+            None => Some(name),
+            Some(_) => args.iter().find_map(unknown_function),
+        },
+        Ast::Comparison { lhs, rhs, .. }
+        | Ast::Projection { lhs, rhs, .. }
+        | Ast::And { lhs, rhs, .. }
+        | Ast::Or { lhs, rhs, .. }
+        | Ast::Subexpr { lhs, rhs, .. } => unknown_function(lhs).or_else(|| unknown_function(rhs)),
+        Ast::Condition { predicate, then, .. } => {
+            unknown_function(predicate).or_else(|| unknown_function(then))
+        }
+        Ast::Expref { ast: node, .. }
+        | Ast::Flatten { node, .. }
+        | Ast::Not { node, .. }
+        | Ast::ObjectValues { node, .. } => unknown_function(node),
+        Ast::MultiList { elements, .. } => elements.iter().find_map(unknown_function),
+        Ast::MultiHash { elements, .. } => elements.iter().find_map(|pair| unknown_function(&pair.value)),
+        Ast::Identity { .. }
+        | Ast::Field { .. }
+        | Ast::Index { .. }
+        | Ast::Literal { .. }
+        | Ast::Slice { .. } => None,
+    }
+}
+
 /// `expression` over `data`.
 pub(crate) fn apply(expression: &str, data: &Value) -> Result<Value, MappingError> {
-    let invalid = |message: &str| Err(MappingError::Expression(message.to_owned()));
-    if expression.len() > EXPRESSION_BYTES {
-        return invalid("it is longer than 4096 bytes");
-    }
-    if nesting(expression) > EXPRESSION_DEPTH {
-        return invalid("it is nested too deeply");
-    }
-    let compiled = jmespath::compile(expression)
-        .map_err(|error| MappingError::Expression(shown(&error.reason.to_string())))?;
+    let compiled = compile(expression)?;
     let data = Variable::from_serializable(data)
         .map_err(|error| MappingError::Evaluation(shown(&error.reason.to_string())))?;
     let found = compiled
@@ -44,6 +77,17 @@ pub(crate) fn apply(expression: &str, data: &Value) -> Result<Value, MappingErro
         .map_err(|error| MappingError::Evaluation(shown(&error.reason.to_string())))?;
     let mut nodes = RESULT_NODES;
     to_json(&found, &mut nodes, 0)
+}
+
+fn compile(expression: &str) -> Result<Expression<'static>, MappingError> {
+    let invalid = |message: &str| Err(MappingError::Expression(message.to_owned()));
+    if expression.len() > EXPRESSION_BYTES {
+        return invalid("it is longer than 4096 bytes");
+    }
+    if nesting(expression) > EXPRESSION_DEPTH {
+        return invalid("it is nested too deeply");
+    }
+    jmespath::compile(expression).map_err(|error| MappingError::Expression(shown(&error.reason.to_string())))
 }
 
 fn shown(text: &str) -> String {
@@ -161,6 +205,35 @@ mod tests {
             apply(&"a.".repeat(3_000), &json!({})),
             Err(MappingError::Expression(_))
         ));
+    }
+
+    #[test]
+    fn what_can_never_work_is_found_without_data_om_383_om_390() {
+        for expression in [
+            "a",
+            "{n: length(a)}",
+            "a[?b > `1`].c | sort_by(@, &d)",
+            "!a || b[*].*",
+        ] {
+            assert_eq!(check(expression), Ok(()), "{expression}");
+        }
+        for expression in [
+            "",
+            "a[",
+            "size(a)",
+            "a.b | {n: [size(@)]}",
+            "a[?size(b) > `1`]",
+            "map(&size(@), a)",
+            "!size(a) && b",
+        ] {
+            let error = check(expression).unwrap_err();
+            assert!(
+                matches!(error, MappingError::Expression(_)),
+                "{expression}: {error}"
+            );
+        }
+        let error = check("a.size(b)").unwrap_err().to_string();
+        assert_eq!(error, "the expression is not valid: there is no function `size`");
     }
 
     #[test]

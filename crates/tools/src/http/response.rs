@@ -85,16 +85,18 @@ fn error_body(config: &HttpConfig, body: &str, cut: bool) -> String {
             Err(_) => text = REDACTED.to_owned(),
         }
     }
-    if text.len() <= ERROR_BODY_BYTES && !cut {
-        return text;
+    if cut && text.len() <= ERROR_BODY_BYTES {
+        text.push_str("...");
     }
-    let mut end = ERROR_BODY_BYTES.min(text.len());
-    while !text.is_char_boundary(end) {
-        end -= 1;
+    quoted(&text, ERROR_BODY_BYTES)
+}
+
+/// A backend's text as an error quotes it: cut to `limit` bytes, which then is shown.
+pub(crate) fn quoted(text: &str, limit: usize) -> String {
+    if text.len() <= limit {
+        return text.to_owned();
     }
-    text.truncate(end);
-    text.push_str("...");
-    text
+    format!("{}...", &text[..text.floor_char_boundary(limit)])
 }
 
 fn looks_like_json(body: &str) -> bool {
@@ -159,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn text_becomes_a_result_v_57() {
+    fn text_becomes_a_result_v_57_om_388() {
         let config = config(&["ssn"], Some("{s: ssn}"));
         assert_eq!(ok(&config, "hello").unwrap(), json!({"result": "hello"}));
         assert_eq!(ok(&config, "").unwrap(), json!({"result": ""}));
@@ -189,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_quotes_exactly_512_bytes_v_58() {
+    fn an_error_quotes_exactly_512_bytes_v_58_om_387() {
         let message = failed(&config(&[], None), 503, &"x".repeat(2_000));
         assert_eq!(message, format!("HTTP 503: {}...", "x".repeat(512)));
         assert_eq!(failed(&config(&[], None), 404, "gone"), "HTTP 404: gone");

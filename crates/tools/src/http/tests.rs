@@ -21,6 +21,9 @@ use tokio_util::sync::CancellationToken;
 use super::*;
 use crate::{
     config::{AuthType, HandlerType, RetryPolicy},
+    delegation::{Delegation, DelegationError, DelegationRequest, DelegationSigner},
+    http::credentials::CredentialSources,
+    token::AzureIdentity,
     transport::{Exchange, Transport},
 };
 
@@ -140,17 +143,40 @@ fn handler(policy: Option<RetryPolicy>) -> HandlerConfig {
     handler
 }
 
+/// The credentials of a workload without a cloud identity.
+pub(crate) fn sources(files: FileRoot) -> CredentialSources {
+    let cloud = AzureIdentity::new(
+        &BTreeMap::new(),
+        files.clone(),
+        Arc::new(Backend::default()),
+        ManualClock::at(Timestamp::UNIX_EPOCH),
+    );
+    CredentialSources {
+        files,
+        cloud: Arc::new(cloud),
+    }
+}
+
+/// Nobody signs.
+pub(crate) fn undelegated() -> Delegation<'static> {
+    Delegation {
+        signer: None,
+        request: DelegationRequest::default(),
+    }
+}
+
 async fn call_with(handler: &HandlerConfig, backend: &Backend, cancel: &CancellationToken) -> Called {
     let tool = HttpTool::new(handler, handler.http.as_ref().unwrap());
     let clock: SharedClock = ManualClock::at(Timestamp::UNIX_EPOCH);
     let random: SharedRandom = SeededRandom::new(7);
     let context = CallContext {
         transport: backend,
-        files: &FileRoot::at("/nowhere"),
+        credentials: &sources(FileRoot::at("/nowhere")),
         clock: &clock,
         random: &random,
         propagated: &BTreeMap::new(),
         injected: &BTreeMap::new(),
+        delegation: &undelegated(),
         cancel,
     };
     tool.call(&context, json!({"id": 7}).as_object().unwrap()).await
@@ -325,6 +351,7 @@ async fn without_its_credential_nothing_is_sent_and_nothing_retried_om_403_om_40
     handler.auth = Some(AuthConfig {
         kind: AuthType::Bearer,
         credential_file: Some("/etc/omnia/tool-secrets/h/token".to_owned()),
+        ..AuthConfig::default()
     });
     let result = call_with(&handler, &backend, &CancellationToken::new()).await;
     assert_eq!(result.attempts, 0);
@@ -371,14 +398,150 @@ async fn a_refused_address_is_not_retried() {
     let random: SharedRandom = SeededRandom::new(7);
     let context = CallContext {
         transport: &transport,
-        files: &FileRoot::at("/nowhere"),
+        credentials: &sources(FileRoot::at("/nowhere")),
         clock: &clock,
         random: &random,
         propagated: &BTreeMap::new(),
         injected: &BTreeMap::new(),
+        delegation: &undelegated(),
         cancel: &CancellationToken::new(),
     };
     let result = tool.call(&context, &Map::new()).await;
     assert_eq!(result.result.unwrap_err().reason, FailureReason::AddressRefused);
     assert_eq!(transport.0.into_inner(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_its_workload_identity_nothing_is_sent_om_402_om_403() {
+    let backend = Backend::new([Reply::Answer(200, "{}")]);
+    let mut handler = handler(Some(policy()));
+    handler.auth = Some(AuthConfig {
+        kind: AuthType::WorkloadIdentity,
+        audience: Some("api://crm".to_owned()),
+        ..AuthConfig::default()
+    });
+    let result = call_with(&handler, &backend, &CancellationToken::new()).await;
+    assert_eq!(result.attempts, 0);
+    let failure = result.result.unwrap_err();
+    assert_eq!(failure.reason, FailureReason::CredentialUnavailable);
+    assert!(failure.message.contains("AZURE_CLIENT_ID"), "{}", failure.message);
+    assert!(backend.requests().is_empty());
+}
+
+/// Signs with a number that rises.
+#[derive(Debug, Default)]
+struct Counting(AtomicU32);
+
+#[async_trait]
+impl DelegationSigner for Counting {
+    async fn sign(&self, request: &DelegationRequest) -> Result<SecretString, DelegationError> {
+        let count = self.0.fetch_add(1, Ordering::Relaxed);
+        Ok(SecretString::from(format!(
+            "signed-{count}-for-{}",
+            request.handler
+        )))
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_attempt_carries_a_delegation_of_its_own_or_is_not_made_om_410_om_414() {
+    let backend = Backend::new([
+        Reply::Answer(503, ""),
+        Reply::Answer(200, r#"{"seen":"signed-1-for-h"}"#),
+    ]);
+    let mut handler = handler(Some(policy()));
+    handler.delegation = true;
+    let tool = HttpTool::new(&handler, handler.http.as_ref().unwrap());
+    let clock: SharedClock = ManualClock::at(Timestamp::UNIX_EPOCH);
+    let random: SharedRandom = SeededRandom::new(7);
+    let signer = Counting::default();
+    let request = DelegationRequest {
+        handler: "h".to_owned(),
+        ..DelegationRequest::default()
+    };
+    let delegation = Delegation {
+        signer: Some(&signer),
+        request,
+    };
+    let context = CallContext {
+        transport: &backend,
+        credentials: &sources(FileRoot::at("/nowhere")),
+        clock: &clock,
+        random: &random,
+        propagated: &BTreeMap::new(),
+        injected: &BTreeMap::new(),
+        delegation: &delegation,
+        cancel: &CancellationToken::new(),
+    };
+    let called = tool.call(&context, &Map::new()).await;
+    // A backend that sends it back does not give it away.
+    assert_eq!(called.result, Ok(json!({"seen": "[REDACTED]"})));
+    let sent: Vec<_> = backend
+        .requests()
+        .iter()
+        .map(|request| request.headers["x-omnia-delegation"].to_str().unwrap().to_owned())
+        .collect();
+    assert_eq!(sent, ["signed-0-for-h", "signed-1-for-h"]);
+
+    let called = call_with(&handler, &backend, &CancellationToken::new()).await;
+    assert_eq!(called.attempts, 0);
+    let failure = called.result.unwrap_err();
+    assert_eq!(failure.reason, FailureReason::CredentialUnavailable);
+    assert!(failure.message.contains("nobody signs"), "{}", failure.message);
+    assert_eq!(backend.requests().len(), 2);
+}
+
+/// Changes the mounted credential while it answers the first request.
+#[derive(Debug)]
+struct Rotating {
+    file: std::path::PathBuf,
+    seen: Mutex<Vec<String>>,
+}
+
+#[async_trait]
+impl Transport for Rotating {
+    async fn exchange(&self, request: OutboundRequest, _body_limit: usize) -> Result<Exchange, ConnectError> {
+        let sent = request.headers["authorization"].to_str().unwrap().to_owned();
+        std::fs::write(&self.file, "second").unwrap();
+        let mut seen = self.seen.lock().unwrap();
+        seen.push(sent);
+        Ok(Exchange {
+            status: StatusCode::from_u16(if seen.len() == 1 { 503 } else { 200 }).unwrap(),
+            headers: HeaderMap::new(),
+            body: Ok((Bytes::from_static(b"{}"), false)),
+        })
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_attempt_reads_the_credential_anew_om_397_om_401() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("token");
+    std::fs::write(&file, "first").unwrap();
+    let mut handler = handler(Some(policy()));
+    handler.auth = Some(AuthConfig {
+        kind: AuthType::Bearer,
+        credential_file: Some("/token".to_owned()),
+        ..AuthConfig::default()
+    });
+    let tool = HttpTool::new(&handler, handler.http.as_ref().unwrap());
+    let transport = Rotating {
+        file,
+        seen: Mutex::default(),
+    };
+    let clock: SharedClock = ManualClock::at(Timestamp::UNIX_EPOCH);
+    let random: SharedRandom = SeededRandom::new(7);
+    let context = CallContext {
+        transport: &transport,
+        credentials: &sources(FileRoot::at(directory.path())),
+        clock: &clock,
+        random: &random,
+        propagated: &BTreeMap::new(),
+        injected: &BTreeMap::new(),
+        delegation: &undelegated(),
+        cancel: &CancellationToken::new(),
+    };
+    let called = tool.call(&context, &Map::new()).await;
+    assert_eq!(called.result, Ok(json!({})));
+    assert_eq!(*transport.seen.lock().unwrap(), ["Bearer first", "Bearer second"]);
 }

@@ -84,29 +84,31 @@ impl Server {
         let unavailable = |error: credentials::CredentialError| {
             McpFailure::lasting(FailureReason::CredentialUnavailable, error.to_string())
         };
-        let files = &self.context.files;
+        let sources = &self.context.credentials;
         let mut secrets = Vec::new();
         let mut secret = Vec::new();
         for (name, file) in &self.handler.secret_headers {
-            let header = credentials::secret_header(file, files)
+            let (value, text) = credentials::secret_header(file, &sources.files)
                 .await
                 .map_err(unavailable)?;
-            secrets.extend(header.hidden);
-            secret.push((name.as_str(), header.value));
+            secrets.push(text);
+            secret.push((name.as_str(), value));
         }
-        let authorization = credentials::authorization(self.handler.auth.as_ref(), files)
+        let credential = credentials::authorization(self.handler.auth.as_ref(), sources)
             .await
-            .map_err(unavailable)?;
-        let authorization = authorization.map(|header| {
-            secrets.extend(header.hidden);
-            header.value
-        });
+            .map_err(unavailable)?
+            .map(|header| {
+                secrets.extend(header.hidden);
+                (header.name, header.value)
+            });
         let headers = headers::assemble(headers::Sources {
             content_type: None,
             fixed: None,
             secret,
-            authorization,
+            credential,
             propagated: call.map(|call| &call.propagated),
+            // Not offered with delegation: a session serves the conversations of many users.
+            delegation: None,
             injected: call.map(|call| &call.injected),
             from_arguments: &[],
         })

@@ -112,6 +112,8 @@ fn load(handler: HandlerConfig, files: FileRoot, way: &Routed) -> Toolset {
     let options = ToolsetOptions {
         connector: Connector::direct().unwrap(),
         files,
+        environment: std::collections::BTreeMap::new(),
+        delegation: None,
         clock: clock::system(),
         random: SeededRandom::new(1),
         policy: PolicyEngine::disabled(),

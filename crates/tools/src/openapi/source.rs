@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use async_trait::async_trait;
 use http::{HeaderMap, HeaderValue, Method, header};
 use mainstay_telemetry::text::escape;
-use mainstay_workload::{FileRoot, OutboundRequest};
+use mainstay_workload::{Connector, OutboundRequest};
 use url::Url;
 
 use super::{
@@ -17,7 +17,10 @@ use crate::{
     arguments::ArgumentCheck,
     breaker::Breaker,
     config::{HandlerConfig, HttpConfig, OpenapiConfig},
-    http::{HttpTool, credentials},
+    http::{
+        HttpTool,
+        credentials::{self, CredentialSources},
+    },
     toolset::{Discovered, OfferedTool, Tool, ToolKind, ToolSource, Undiscovered},
     transport::Transport,
 };
@@ -34,7 +37,8 @@ const LOGGED: usize = 20;
 pub(crate) struct SourceContext {
     pub(crate) registry: String,
     pub(crate) transport: Arc<dyn Transport>,
-    pub(crate) files: FileRoot,
+    pub(crate) connector: Connector,
+    pub(crate) credentials: CredentialSources,
 }
 
 /// The tools of one `openapi` handler.
@@ -64,11 +68,11 @@ impl OpenapiSource {
         let mut headers = HeaderMap::new();
         headers.insert(header::ACCEPT, HeaderValue::from_static("application/json"));
         // Read anew each time, so that a credential that was missing is found (OM-401).
-        let authorization = credentials::authorization(self.handler.auth.as_ref(), &self.context.files)
+        let authorization = credentials::authorization(self.handler.auth.as_ref(), &self.context.credentials)
             .await
             .map_err(|error| self.failed("CredentialUnavailable", error))?;
         if let Some(authorization) = authorization {
-            headers.insert(header::AUTHORIZATION, authorization.value);
+            headers.insert(authorization.name, authorization.value);
         }
         let answer = self
             .context

@@ -12,10 +12,11 @@ use crate::{
     breaker::Breaker,
     config::{HandlerConfig, HandlerType},
     executor::Executor,
+    grpc::GrpcTool,
     http::HttpTool,
     mcp::McpSource,
     openapi::{OpenapiSource, SourceContext},
-    support::supported,
+    support::{mapping_fault, supported},
 };
 
 /// The place of `handler`, and what finds out its tools where they are not in the configuration.
@@ -91,16 +92,40 @@ fn contribution(handler: &HandlerConfig, context: &SourceContext) -> Result<Cont
             ),
         )
     })?;
-    let (kind, http) = if handler.kind == HandlerType::Http {
-        let config = handler.http.as_ref().ok_or_else(|| missing("httpConfig"))?;
-        (ToolKind::Backend, Some(HttpTool::new(handler, config)))
-    } else {
-        let client = handler.client.clone().unwrap_or_default();
-        let kind = ToolKind::Client {
-            consent_message: client.consent_message,
-            categories: client.categories,
-        };
-        (kind, None)
+    let mut repeat_safe = false;
+    let (kind, executor): (_, Option<Box<dyn Executor>>) = match handler.kind {
+        HandlerType::Http => {
+            let config = handler.http.as_ref().ok_or_else(|| missing("httpConfig"))?;
+            for (field, mapping) in [
+                ("bodyMapping", &config.body_mapping),
+                ("responseMapping", &config.response_mapping),
+            ] {
+                if let Some(fault) = mapping.as_deref().and_then(mapping_fault) {
+                    let message = format!("handler `{}`: `httpConfig.{field}`: {fault}", handler.name);
+                    return Err(unavailable("MappingInvalid", message));
+                }
+            }
+            let tool = HttpTool::new(handler, config);
+            repeat_safe = tool.is_repeat_safe();
+            (ToolKind::Backend, Some(Box::new(tool)))
+        }
+        HandlerType::Grpc => {
+            let config = handler.grpc.as_ref().ok_or_else(|| missing("grpcConfig"))?;
+            let (connector, files) = (context.connector.clone(), context.credentials.files.clone());
+            let tool =
+                GrpcTool::new(handler, config, &definition.name, connector, files).map_err(|cause| {
+                    unavailable("HandlerInvalid", format!("handler `{}`: {cause}", handler.name))
+                })?;
+            (ToolKind::Backend, Some(Box::new(tool)))
+        }
+        _ => {
+            let client = handler.client.clone().unwrap_or_default();
+            let kind = ToolKind::Client {
+                consent_message: client.consent_message,
+                categories: client.categories,
+            };
+            (kind, None)
+        }
     };
     Ok(Contribution::Tool(Box::new(Tool {
         offered: OfferedTool {
@@ -110,10 +135,10 @@ fn contribution(handler: &HandlerConfig, context: &SourceContext) -> Result<Cont
             handler: handler.name.clone(),
             timeout: handler.timeout,
             kind,
-            repeat_safe: http.as_ref().is_some_and(HttpTool::is_repeat_safe),
+            repeat_safe,
         },
         check,
-        executor: http.map(|http| Box::new(http) as Box<dyn Executor>),
+        executor,
         breaker: Breaker::new(),
     })))
 }

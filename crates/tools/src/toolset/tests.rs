@@ -8,7 +8,10 @@ use std::collections::BTreeMap;
 
 use super::*;
 use crate::{
-    config::{AuthConfig, AuthType, ClientConfig, HandlerConfig, HandlerType, HttpConfig, ToolDefinition},
+    config::{
+        AuthConfig, AuthType, ClientConfig, HandlerConfig, HandlerType, HttpConfig, SandboxReference,
+        ToolDefinition,
+    },
     http::tests::{Backend, Reply},
     policy::{Deny, PolicySet, PolicySpec, Rule},
 };
@@ -55,6 +58,8 @@ fn options(policies: Option<Vec<PolicySpec>>, files: FileRoot) -> ToolsetOptions
     ToolsetOptions {
         connector: Connector::direct().unwrap(),
         files,
+        environment: BTreeMap::new(),
+        delegation: None,
         clock: clock::system(),
         random: SeededRandom::new(1),
         policy: match policies {
@@ -247,7 +252,7 @@ async fn the_later_handler_serves_a_name_that_two_have_om_035() {
 
 #[test]
 fn an_unavailable_handler_does_not_hand_its_tool_to_another_one_om_035() {
-    let later = handler("b", "get_order", |handler| handler.kind = HandlerType::Grpc);
+    let later = handler("b", "get_order", |handler| handler.kind = HandlerType::Platform);
     let set = toolset(vec![handler("a", "get_order", |_| {}), later], None, &ok());
     assert_eq!(set.tool("get_order"), None);
 }
@@ -260,12 +265,13 @@ fn one_bad_handler_leaves_the_others_d4() {
             handler("odd", "odd", |handler| {
                 handler.tool.as_mut().unwrap().input_schema = json!({"type": "objekt"});
             }),
-            handler("grpc", "user", |handler| handler.kind = HandlerType::Grpc),
-            handler("token", "token", |handler| {
-                handler.auth = Some(AuthConfig {
-                    kind: AuthType::WorkloadIdentity,
-                    credential_file: None,
-                });
+            handler("platform", "user", |handler| handler.kind = HandlerType::Platform),
+            handler("grpc", "rpc", |handler| handler.kind = HandlerType::Grpc),
+            handler("boxed", "boxed", |handler| {
+                handler.sandbox = Some(SandboxReference::default())
+            }),
+            handler("mapped", "mapped", |handler| {
+                handler.http.as_mut().unwrap().response_mapping = Some("size(a)".to_owned());
             }),
             handler("empty", "empty", |handler| handler.http = None),
             HandlerConfig::new("bare", HandlerType::Http),
@@ -284,14 +290,16 @@ fn one_bad_handler_leaves_the_others_d4() {
         reasons,
         [
             ("odd", "InputSchemaInvalid"),
-            ("grpc", "HandlerTypeNotSupported"),
-            ("token", "AuthTypeNotSupported"),
+            ("platform", "HandlerTypeNotSupported"),
+            ("grpc", "HandlerInvalid"),
+            ("boxed", "SandboxNotSupported"),
+            ("mapped", "MappingInvalid"),
             ("empty", "HandlerInvalid"),
             ("bare", "HandlerInvalid"),
         ]
     );
     assert!(
-        set.unavailable()[3]
+        set.unavailable()[5]
             .message
             .contains("`httpConfig` is required for type `http`")
     );
@@ -403,6 +411,7 @@ async fn a_real_backend_gets_the_request_and_the_credential_which_never_come_bac
         handler.auth = Some(AuthConfig {
             kind: AuthType::Bearer,
             credential_file: Some("/token".to_owned()),
+            ..AuthConfig::default()
         });
         handler
             .secret_headers

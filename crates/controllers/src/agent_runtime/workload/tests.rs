@@ -52,8 +52,38 @@ fn gathered() -> Gathered {
         models,
         providers_file: "providers".into(),
         tool_secrets: [("orders".to_owned(), ByteString(b"hunter2".to_vec()))].into(),
+        tool_tokens: BTreeMap::new(),
         config_hash: "0123456789abcdef".into(),
     }
+}
+
+#[test]
+fn each_handlers_token_is_projected_for_its_audience_om_069_om_400() {
+    let mut gathered = gathered();
+    let without = build(&agent(json!({})), &gathered, &options()).deployment;
+    assert!(!without.to_string().contains("serviceAccountToken"));
+    gathered.tool_tokens = [("orders".to_owned(), "crm".to_owned())].into();
+    let built = build(&agent(json!({})), &gathered, &options()).deployment;
+    let deployment: Deployment = serde_json::from_value(built).unwrap();
+    let pod = deployment.spec.unwrap().template.spec.unwrap();
+    let volumes = pod.volumes.unwrap();
+    let volume = volumes
+        .iter()
+        .find(|volume| volume.name == "tool-tokens")
+        .unwrap();
+    let sources = volume.projected.as_ref().unwrap().sources.as_ref().unwrap();
+    let token = sources[0].service_account_token.as_ref().unwrap();
+    assert_eq!(
+        (
+            token.audience.as_deref(),
+            token.expiration_seconds,
+            token.path.as_str()
+        ),
+        (Some("crm"), Some(3600), "orders")
+    );
+    let mounts = pod.containers[0].volume_mounts.as_ref().unwrap();
+    let mount = mounts.iter().find(|mount| mount.name == "tool-tokens").unwrap();
+    assert_eq!(mount.mount_path, "/var/run/secrets/omnia/tool-tokens");
 }
 
 fn objects(extra: Value) -> Objects {

@@ -68,6 +68,19 @@ fn a_backoff_above_its_maximum_fails_the_registry_v_30() {
 }
 
 #[test]
+fn a_mapping_that_can_never_work_is_named_by_its_field_om_383_om_390() {
+    for (field, expression) in [("bodyMapping", "{n: "), ("responseMapping", "size(items)")] {
+        let mut handlers = four();
+        handlers[0]["httpConfig"][field] = expression.into();
+        let status = judged(&registry(handlers.into()), Some(&[]), None);
+        assert_eq!(condition(&status, "HandlersValid"), ("False", "ValidationFailed"));
+        let condition = find_condition(&status.conditions, "HandlersValid").unwrap();
+        let expected = format!("spec.handlers[0].httpConfig.{field}: MappingInvalid: ");
+        assert!(condition.message.contains(&expected), "{}", condition.message);
+    }
+}
+
+#[test]
 fn an_mcp_endpoint_of_a_metadata_service_fails_the_registry_v_31_v_32() {
     let with = |endpoint: &str| {
         let mut handlers = four();

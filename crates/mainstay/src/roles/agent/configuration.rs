@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use mainstay_tools::policy::OnUnreachable;
 use mainstay_workload::{RoleError, WorkloadContext};
 
 use super::DRAIN;
@@ -32,6 +33,8 @@ pub(super) struct Configuration {
     pub(super) client_tool_timeout: Duration,
     pub(super) session_ttl: Duration,
     pub(super) drain_timeout: Duration,
+    /// What a policy decision that is not given in time means (OM-488).
+    pub(super) undecided: OnUnreachable,
 }
 
 impl Configuration {
@@ -62,6 +65,15 @@ impl Configuration {
                 )));
             }
         };
+        let undecided = match text("POLICY_BROKER_FAIL_MODE", "closed").as_str() {
+            "closed" => OnUnreachable::Deny,
+            "open" => OnUnreachable::Allow,
+            other => {
+                return Err(RoleError::new(format!(
+                    "environment variable POLICY_BROKER_FAIL_MODE={other:?} is none of `closed`, `open`"
+                )));
+            }
+        };
         Ok(Self {
             namespace: text("OMNIA_NAMESPACE", &context.identity.namespace),
             agent,
@@ -75,6 +87,7 @@ impl Configuration {
             client_tool_timeout: duration("OMNIA_CLIENT_TOOL_TIMEOUT", Duration::from_secs(60))?,
             session_ttl: duration("OMNIA_CONTEXT_TTL", Duration::from_secs(24 * 60 * 60))?,
             drain_timeout: duration("OMNIA_DRAIN_TIMEOUT", DRAIN)?.min(LONGEST_DRAIN),
+            undecided,
         })
     }
 }

@@ -264,6 +264,7 @@ async fn behind_the_door(scripts: Vec<Vec<Say>>) -> (std::net::SocketAddr, Serve
         metrics: Metrics::new(),
         version: "0",
         routes: Router::new(),
+        open_routes: Router::new(),
     });
     (listen(door).await, served)
 }

@@ -61,7 +61,7 @@ fn a_get_sends_all_arguments_in_the_query_v_51() {
 }
 
 #[test]
-fn a_get_with_query_params_sends_only_those_v_52() {
+fn a_get_with_query_params_sends_only_those_v_52_om_379() {
     let shaped = shape(
         &config(|config| {
             config.method = "GET".to_owned();
@@ -82,7 +82,7 @@ fn v_53() -> HttpConfig {
 }
 
 #[test]
-fn consumed_arguments_are_not_sent_again_v_53() {
+fn consumed_arguments_are_not_sent_again_v_53_om_379() {
     let shaped = shape(&v_53(), &arguments()).unwrap();
     assert_eq!(shaped.url.as_str(), "https://h/u/7?q=a%20b");
     assert_eq!(shaped.headers, pairs(&[("X-T", "t1")]));
@@ -90,7 +90,7 @@ fn consumed_arguments_are_not_sent_again_v_53() {
 }
 
 #[test]
-fn static_values_are_merged_under_the_arguments_v_54() {
+fn static_values_are_merged_under_the_arguments_v_54_om_382() {
     let mut config = v_53();
     config.static_body = Some(json!({"src": "m", "tags": []}));
     config.static_query.insert("v".to_owned(), "1".to_owned());
@@ -100,7 +100,7 @@ fn static_values_are_merged_under_the_arguments_v_54() {
 }
 
 #[test]
-fn body_mapping_replaces_the_body_v_55() {
+fn body_mapping_comes_last_and_replaces_the_body_v_55_om_382() {
     let config = config(|config| config.body_mapping = Some("{n: id}".to_owned()));
     assert_eq!(
         body(&shape(&config, &arguments()).unwrap()),

@@ -536,6 +536,8 @@ async fn metadata_addresses_are_refused_om_325() {
     let options = ToolsetOptions {
         connector: Connector::direct().unwrap(),
         files: FileRoot::at("/nowhere"),
+        environment: std::collections::BTreeMap::new(),
+        delegation: None,
         clock: clock::system(),
         random: SeededRandom::new(1),
         policy: PolicyEngine::disabled(),

@@ -64,6 +64,8 @@ fn options(files: FileRoot) -> ToolsetOptions {
     ToolsetOptions {
         connector: Connector::direct().unwrap(),
         files,
+        environment: BTreeMap::new(),
+        delegation: None,
         clock: clock::system(),
         random: SeededRandom::new(1),
         policy: PolicyEngine::disabled(),
@@ -210,6 +212,7 @@ async fn redirects_large_documents_and_missing_credentials_are_named_om_403_om_4
     without.auth = Some(AuthConfig {
         kind: AuthType::Bearer,
         credential_file: Some("/absent".to_owned()),
+        ..AuthConfig::default()
     });
     let backend = Backend::new([Reply::Answer(200, SHOP_30)]);
     let toolset = over(vec![without], &backend);
@@ -336,6 +339,7 @@ async fn a_real_service_is_read_and_called_with_the_handlers_credential_om_400_o
     handler.auth = Some(AuthConfig {
         kind: AuthType::Bearer,
         credential_file: Some("/token".to_owned()),
+        ..AuthConfig::default()
     });
     let toolset = Toolset::load(&config(vec![handler]), options(FileRoot::at(directory.path())));
     toolset.settled(LONG).await;
