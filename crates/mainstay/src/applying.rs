@@ -156,7 +156,12 @@ async fn apply_one(
 ) -> Result<(Applied, &'static str), Failure> {
     let (resource, capabilities) = kinds.find(manifest).await?;
     let namespace = match capabilities.scope {
-        Scope::Namespaced => Some(manifest.namespace().unwrap_or(DEFAULT_NAMESPACE).to_owned()),
+        Scope::Namespaced => Some(
+            manifest
+                .namespace()
+                .unwrap_or(kinds.client.default_namespace())
+                .to_owned(),
+        ),
         Scope::Cluster => None,
     };
     let api: Api<DynamicObject> = match &namespace {

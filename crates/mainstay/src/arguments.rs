@@ -1,9 +1,16 @@
 //! The command line: the only place that reads the process's environment.
 
+mod objects;
+
 use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf};
 
 use clap::{Args, Parser, Subcommand};
 use mainstay_resources::Family;
+
+pub(crate) use objects::{
+    Cascade, DeleteArguments, DescribeArguments, EventsArguments, GetArguments, LogsArguments,
+    NamespaceArguments, WaitArguments,
+};
 
 /// Run AI agents that are described as Kubernetes resources.
 #[derive(Debug, Parser)]
@@ -48,12 +55,26 @@ pub(crate) enum Command {
     Chat(ChatArguments),
     /// Apply manifests to the local server or, when named, to another cluster
     Apply(ApplyArguments),
+    /// Print objects of any kind
+    Get(GetArguments),
+    /// Say what blocks an object and what would mend it
+    Describe(DescribeArguments),
+    /// Delete objects
+    Delete(DeleteArguments),
+    /// Print what happened
+    Events(EventsArguments),
+    /// Print the lines of Pods
+    Logs(LogsArguments),
+    /// Wait until objects are in a state
+    Wait(WaitArguments),
     /// Show what runs and what blocks it
     Status(StatusArguments),
     /// Print the custom resource definitions
     Crds,
     /// Serve a scenario file as a model in OpenAI's and Anthropic's formats
     MockModel(MockModelArguments),
+    /// Ask an address until it answers well
+    Probe(ProbeArguments),
     /// Run a demo service on its own
     Demo(DemoArguments),
     /// Print the version
@@ -184,6 +205,9 @@ pub(crate) struct UpArguments {
     /// Leave the server running in the background
     #[arg(long)]
     pub(crate) detach: bool,
+    /// Apply a manifest file again whenever it is saved, until Ctrl-C
+    #[arg(long, conflicts_with = "detach", requires = "paths")]
+    pub(crate) watch: bool,
     /// Drain and restart a server that is running already
     #[arg(long)]
     pub(crate) restart: bool,
@@ -208,7 +232,7 @@ pub(crate) struct ClusterArguments {
 /// `apply`
 #[derive(Args, Clone, Debug)]
 pub(crate) struct ApplyArguments {
-    /// Manifest file or folder; may be given several times
+    /// Manifest file or folder, or `-` for standard input; may be given several times
     #[arg(short = 'f', long = "filename", value_name = "PATH", required = true)]
     pub(crate) paths: Vec<PathBuf>,
     #[command(flatten)]
@@ -264,6 +288,16 @@ pub(crate) struct MockModelArguments {
     /// Address to serve on
     #[arg(long, default_value = "127.0.0.1:7490", value_name = "ADDRESS")]
     pub(crate) listen: SocketAddr,
+}
+
+/// `probe`, as a verb and as the role of a Pod
+#[derive(Parser, Clone, Debug)]
+pub(crate) struct ProbeArguments {
+    /// The address: a Service of the namespace, where it runs as a Pod
+    pub(crate) url: url::Url,
+    /// How long to go on asking
+    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = objects::duration)]
+    pub(crate) within: std::time::Duration,
 }
 
 /// `demo`

@@ -3,9 +3,16 @@
 pub(crate) mod apply;
 pub(crate) mod chat;
 pub(crate) mod crds;
+pub(crate) mod delete;
 pub(crate) mod demo;
+pub(crate) mod describe;
 pub(crate) mod down;
+pub(crate) mod events;
+pub(crate) mod get;
+pub(crate) mod logs;
 pub(crate) mod mock_model;
+pub(crate) mod probe;
 pub(crate) mod status;
 pub(crate) mod up;
 pub(crate) mod version;
+pub(crate) mod wait;

@@ -12,11 +12,18 @@ mod arguments;
 mod cluster;
 mod commands;
 mod endpoints;
+mod kinds;
+mod manifest_watch;
 mod manifests;
+mod output;
+mod requests;
 mod roles;
 mod serve;
 mod server_process;
+mod targets;
+mod template;
 mod terminal;
+mod waiting;
 
 use std::process::ExitCode;
 
@@ -63,12 +70,19 @@ async fn run(command: Command, program: &str) -> Result<(), Failure> {
         }
         Command::Chat(arguments) => commands::chat::run(&arguments).await,
         Command::Apply(arguments) => commands::apply::run(&arguments).await,
+        Command::Get(arguments) => commands::get::run(&arguments).await,
+        Command::Describe(arguments) => Box::pin(commands::describe::run(&arguments)).await,
+        Command::Delete(arguments) => commands::delete::run(&arguments).await,
+        Command::Events(arguments) => commands::events::run(&arguments).await,
+        Command::Logs(arguments) => commands::logs::run(&arguments).await,
+        Command::Wait(arguments) => commands::wait::run(&arguments).await,
         Command::Status(arguments) => commands::status::run(&arguments).await,
         Command::Crds => {
             commands::crds::run();
             Ok(())
         }
         Command::MockModel(arguments) => commands::mock_model::run(&arguments).await,
+        Command::Probe(arguments) => commands::probe::run(&arguments).await,
         Command::Demo(arguments) => commands::demo::run(&arguments).await,
         Command::Version(arguments) => {
             commands::version::run(&arguments);

@@ -79,10 +79,18 @@ pub(crate) struct Read {
     pub(crate) failures: Vec<Failure>,
 }
 
-/// Reads every manifest below `paths`.
+/// The name that stands for standard input.
+const STANDARD_INPUT: &str = "-";
+
+/// Reads every manifest below `paths`; `-` is standard input.
 pub(crate) fn read(paths: &[PathBuf]) -> Read {
     let mut read = Read::default();
     for path in paths {
+        if path == Path::new(STANDARD_INPUT) {
+            let shown = Path::new("standard input");
+            take(shown, text_of(std::io::stdin().lock()), &mut read);
+            continue;
+        }
         match files_below(path) {
             Ok(files) if files.is_empty() => {
                 read.failures.push(Failure::new(format!(
@@ -98,7 +106,12 @@ pub(crate) fn read(paths: &[PathBuf]) -> Read {
     read
 }
 
-fn files_below(path: &Path) -> Result<Vec<PathBuf>, Failure> {
+/// The manifest files that a path stands for.
+///
+/// # Errors
+///
+/// When the path is not there or cannot be read.
+pub(crate) fn files_below(path: &Path) -> Result<Vec<PathBuf>, Failure> {
     let unreadable = |error: std::io::Error| Failure::new(format!("{}: {error}", path.display()));
     if !path.is_dir() {
         std::fs::metadata(path).map_err(unreadable)?;
@@ -117,15 +130,25 @@ fn files_below(path: &Path) -> Result<Vec<PathBuf>, Failure> {
 }
 
 fn read_file(file: &Path, read: &mut Read) {
-    let text = match std::fs::metadata(file).and_then(|metadata| {
-        if metadata.len() > LARGEST_FILE {
-            return Err(std::io::Error::other(format!(
-                "larger than {} MiB",
-                LARGEST_FILE / (1024 * 1024)
-            )));
-        }
-        std::fs::read_to_string(file)
-    }) {
+    take(file, std::fs::File::open(file).and_then(text_of), read);
+}
+
+/// All of a text, unless it is larger than a manifest file may be.
+fn text_of(source: impl std::io::Read) -> std::io::Result<String> {
+    use std::io::Read as _;
+    let mut text = String::new();
+    source.take(LARGEST_FILE + 1).read_to_string(&mut text)?;
+    if text.len() as u64 > LARGEST_FILE {
+        return Err(std::io::Error::other(format!(
+            "larger than {} MiB",
+            LARGEST_FILE / (1024 * 1024)
+        )));
+    }
+    Ok(text)
+}
+
+fn take(file: &Path, text: std::io::Result<String>, read: &mut Read) {
+    let text = match text {
         Ok(text) => text,
         Err(error) => {
             read.failures

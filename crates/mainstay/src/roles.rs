@@ -3,3 +3,4 @@
 pub(crate) mod agent;
 pub(crate) mod mock_model;
 pub(crate) mod orders;
+pub(crate) mod probe;

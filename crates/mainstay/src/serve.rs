@@ -320,6 +320,7 @@ fn known_roles(agent: roles::agent::Agent, clock: &SharedClock) -> Roles {
         ),
         ("demo".to_owned(), Arc::new(roles::orders::Demo)),
         ("mock-model".to_owned(), Arc::new(mock_model)),
+        ("probe".to_owned(), Arc::new(roles::probe::Probe)),
     ]
     .into()
 }

@@ -1,5 +1,7 @@
 //! `mainstay up`
 
+mod watching;
+
 use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
@@ -20,6 +22,7 @@ use crate::{
     arguments::{DataArguments, UpArguments},
     cluster,
     endpoints::Endpoints,
+    manifest_watch::ManifestWatch,
     manifests,
     serve::{self, Running},
     server_process, terminal,
@@ -57,7 +60,13 @@ pub(crate) async fn run(arguments: &UpArguments, program: &str) -> Result<(), Fa
             ));
             terminal::message("hint: `--restart` drains it and starts this version");
         }
-        return settle(arguments, &endpoints, program, began).await;
+        if !arguments.watch {
+            return settle(arguments, &endpoints, program, began).await;
+        }
+        let stop = std::pin::pin!(serve::stop_signal());
+        let stop = until_stopped(arguments, &endpoints, program, began, stop).await;
+        terminal::message(format!("{stop}; the server goes on"));
+        return Ok(());
     }
     if arguments.detach {
         let serve = arguments.serve.clone();
@@ -72,19 +81,43 @@ pub(crate) async fn run(arguments: &UpArguments, program: &str) -> Result<(), Fa
         stop = &mut stop => return Err(Failure::new(format!("{stop} before the server was started"))),
     };
     let endpoints = server.endpoints().clone();
-    // In the foreground a refused manifest does not end the server: the next edit may mend it.
-    let stop = tokio::select! {
-        settled = settle(arguments, &endpoints, program, began) => {
-            if let Err(failure) = settled {
-                terminal::error(&failure.text, failure.hint.as_deref());
-            }
-            stop.await
-        }
-        stop = &mut stop => stop,
-    };
+    let stop = until_stopped(arguments, &endpoints, program, began, stop).await;
     terminal::message(format!("{stop}: finishing what runs"));
     server.stop().await;
     Ok(())
+}
+
+/// Applies the manifests, and with `--watch` those that change, until the signal to end; gives its name. A refused manifest ends
+/// nothing here: the next edit may mend it.
+async fn until_stopped(
+    arguments: &UpArguments,
+    endpoints: &Endpoints,
+    program: &str,
+    began: Instant,
+    mut stop: std::pin::Pin<&mut impl Future<Output = &'static str>>,
+) -> &'static str {
+    let work = async {
+        // Watched from before the first look on, so that no save is missed.
+        let watch = arguments
+            .watch
+            .then(|| ManifestWatch::start(&arguments.paths))
+            .transpose();
+        if let Err(failure) = settle(arguments, endpoints, program, began).await {
+            terminal::error(&failure.text, failure.hint.as_deref());
+        }
+        let followed = match watch {
+            Ok(Some(watch)) => watching::follow(arguments, endpoints, watch).await,
+            Ok(None) => Ok(()),
+            Err(failure) => Err(failure),
+        };
+        if let Err(failure) = followed {
+            terminal::error(&failure.text, failure.hint.as_deref());
+        }
+    };
+    tokio::select! {
+        () = work => stop.await,
+        stop = &mut stop => stop,
+    }
 }
 
 /// Applies the manifests to the server at `endpoints` and reports.
@@ -115,7 +148,7 @@ async fn settle(
     for report in futures::future::join_all(
         agents
             .iter()
-            .map(|agent| agent_report(&client, endpoints, agent, began)),
+            .map(|agent| agent_report(&client, endpoints, agent, began, "the start")),
     )
     .await
     {
@@ -141,7 +174,14 @@ fn objects(client: &Client, object: &Applied) -> Api<DynamicObject> {
 }
 
 /// Waits until the agent runs, or says what it waits for.
-async fn agent_report(client: &Client, endpoints: &Endpoints, agent: &Applied, began: Instant) -> String {
+/// `after` is what the time is counted from.
+async fn agent_report(
+    client: &Client,
+    endpoints: &Endpoints,
+    agent: &Applied,
+    began: Instant,
+    after: &str,
+) -> String {
     let api = objects(client, agent);
     let mut last = None;
     let running = async {
@@ -155,7 +195,7 @@ async fn agent_report(client: &Client, endpoints: &Endpoints, agent: &Applied, b
                 .and_then(Value::as_str)
                 .unwrap_or("Pending")
                 .to_owned();
-            let runs = phase == "Running";
+            let runs = phase == "Running" && says_of_its_spec(&object);
             last = Some(object);
             if runs {
                 // The status may be that of a former run: what counts is that the agent can be talked to.
@@ -167,7 +207,7 @@ async fn agent_report(client: &Client, endpoints: &Endpoints, agent: &Applied, b
     };
     if let Ok(true) = tokio::time::timeout(SETTLES_WITHIN, running).await {
         return format!(
-            "agent {} is Running ({:.1} s after the start)",
+            "agent {} is Running ({:.1} s after {after})",
             agent.name,
             began.elapsed().as_secs_f64()
         );
@@ -180,6 +220,14 @@ async fn agent_report(client: &Client, endpoints: &Endpoints, agent: &Applied, b
         ),
         Some(object) => format!("agent {} is {}", agent.name, blocked(&object.data)),
     }
+}
+
+/// Whether the status is about the spec that is there, and not about a former one.
+fn says_of_its_spec(object: &DynamicObject) -> bool {
+    let observed = applying::condition(&object.data, "Ready")
+        .and_then(|ready| ready.get("observedGeneration"))
+        .and_then(Value::as_i64);
+    observed.is_none() || observed >= object.metadata.generation
 }
 
 /// Returns once the front door leads to the agent.
@@ -352,7 +400,7 @@ fn report_left_behind(data: &Path, paths: &[PathBuf], applied: &[Applied]) -> Re
         .filter(|title| !titles.contains(title))
     {
         terminal::warning(format!(
-            "{gone} is in no manifest any more and stays; delete it with kubectl"
+            "{gone} is in no manifest any more and stays; delete it with `mainstay delete`"
         ));
     }
     record.insert(key, titles);

@@ -6,6 +6,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod access;
+mod any_kind;
 mod bad_objects;
 mod bad_surroundings;
 mod changes;

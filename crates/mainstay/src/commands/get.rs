@@ -1,0 +1,250 @@
+//! `mainstay get`
+
+use futures::TryStreamExt;
+use kube::{Client, core::WatchEvent};
+use serde_json::Value;
+
+use crate::{
+    applying::cause,
+    arguments::GetArguments,
+    cluster,
+    kinds::{Kinds, Served},
+    output::{self, Output, Rows},
+    requests::{self, Form, Query},
+    targets::{self, Target},
+    terminal::{self, Failure},
+};
+
+/// The version that a watch has to start anew from.
+const GONE: u16 = 410;
+
+/// Prints objects, and with `--watch` each of their changes.
+pub(crate) async fn run(arguments: &GetArguments) -> Result<(), Failure> {
+    let client = cluster::client(&arguments.cluster).await?;
+    let kinds = Kinds::discover(&client).await?;
+    let targets = targets::parse(&kinds, &arguments.words, "get")?;
+    let mut query = targets::query(&arguments.place, client.default_namespace());
+    query.fields.clone_from(&arguments.field_selector);
+    let named = targets.iter().any(|target| target.name.is_some());
+    if named && (query.namespace.is_none() || query.labels.is_some() || query.fields.is_some()) {
+        return Err(Failure::new(
+            "an object that is named cannot be selected by namespaces, labels or fields as well",
+        ));
+    }
+    if arguments.watch {
+        let [target] = targets.as_slice() else {
+            return Err(Failure::new("only one kind or object can be watched at a time"));
+        };
+        return watch(&client, target, query, arguments).await;
+    }
+    match &arguments.output {
+        Some(Output::Table { .. }) | None => tables(&client, &targets, &query, arguments).await,
+        Some(other) => objects(&client, &targets, &query, other, arguments.show_managed_fields).await,
+    }
+}
+
+fn wide(arguments: &GetArguments) -> bool {
+    arguments.output == Some(Output::Table { wide: true })
+}
+
+/// Targets in groups of one kind, in their order.
+fn by_kind(targets: &[Target]) -> Vec<(&Served, Vec<&str>)> {
+    let mut groups: Vec<(&Served, Vec<&str>)> = Vec::new();
+    for target in targets {
+        let name = target.name.as_deref();
+        match groups.iter_mut().find(|(kind, _)| **kind == target.kind) {
+            Some((_, names)) => names.extend(name),
+            None => groups.push((&target.kind, name.into_iter().collect())),
+        }
+    }
+    groups
+}
+
+async fn tables(
+    client: &Client,
+    targets: &[Target],
+    query: &Query,
+    arguments: &GetArguments,
+) -> Result<(), Failure> {
+    let groups = by_kind(targets);
+    let several = groups.len() > 1;
+    let mut missing = Vec::new();
+    let mut printed = 0;
+    for (kind, names) in groups {
+        let mut pages = Vec::new();
+        if names.is_empty() {
+            pages = requests::list(client, kind, query, Form::Table).await?.pages;
+        }
+        for name in names {
+            match requests::get(client, kind, query.namespace.as_deref(), name, Form::Table).await {
+                Ok(table) => pages.push(table),
+                // The others are shown all the same.
+                Err(failure) => missing.push(failure),
+            }
+        }
+        let prefix = if several {
+            format!("{}/", kind.title())
+        } else {
+            String::new()
+        };
+        let mut rows = Rows::new(
+            wide(arguments),
+            kind.namespaced && query.namespace.is_none(),
+            prefix,
+        );
+        let any = pages.iter().any(|page| {
+            page.get("rows")
+                .and_then(Value::as_array)
+                .is_some_and(|rows| !rows.is_empty())
+        });
+        if any && printed > 0 {
+            terminal::data("");
+        }
+        printed += rows.put(&pages);
+    }
+    conclude(printed, missing, targets, query)
+}
+
+async fn objects(
+    client: &Client,
+    targets: &[Target],
+    query: &Query,
+    output: &Output,
+    managed_fields: bool,
+) -> Result<(), Failure> {
+    let mut found = Vec::new();
+    let mut missing = Vec::new();
+    for target in targets {
+        match &target.name {
+            None => {
+                let items = requests::list(client, &target.kind, query, Form::Object)
+                    .await?
+                    .items();
+                found.extend(items.into_iter().map(|item| (target.kind.clone(), item)));
+            }
+            Some(name) => {
+                let object = requests::get(
+                    client,
+                    &target.kind,
+                    query.namespace.as_deref(),
+                    name,
+                    Form::Object,
+                )
+                .await;
+                match object {
+                    Ok(object) => found.push((target.kind.clone(), object)),
+                    Err(failure) => missing.push(failure),
+                }
+            }
+        }
+    }
+    let single = targets.len() == 1 && targets.iter().all(|target| target.name.is_some());
+    if !(single && found.is_empty()) {
+        output::print_objects(output, found, single, managed_fields)?;
+    }
+    conclude(1, missing, targets, query)
+}
+
+/// Says what was not found.
+fn conclude(printed: usize, missing: Vec<Failure>, targets: &[Target], query: &Query) -> Result<(), Failure> {
+    let mut missing = missing.into_iter();
+    if let Some(last) = missing.next_back() {
+        for failure in missing {
+            terminal::error(&failure.text, failure.hint.as_deref());
+        }
+        return Err(last);
+    }
+    if printed == 0 {
+        let titles: Vec<String> = targets.iter().map(|target| target.kind.title()).collect();
+        let place = match &query.namespace {
+            Some(namespace) if targets.iter().any(|target| target.kind.namespaced) => {
+                format!(" in namespace {namespace}")
+            }
+            _ => String::new(),
+        };
+        terminal::message(format!("no {}{place}", titles.join(", ")));
+    }
+    Ok(())
+}
+
+/// Prints what is there and then every change, until the server or the reader ends it.
+async fn watch(
+    client: &Client,
+    target: &Target,
+    mut query: Query,
+    arguments: &GetArguments,
+) -> Result<(), Failure> {
+    let kind = &target.kind;
+    let form = match &arguments.output {
+        Some(Output::Table { .. }) | None => Form::Table,
+        Some(_) => Form::Object,
+    };
+    if let Some(name) = &target.name {
+        // One that is missing is a mistake, as it is without `--watch`.
+        requests::get(client, kind, query.namespace.as_deref(), name, Form::Object).await?;
+        query.fields = Some(format!("metadata.name={name}"));
+    }
+    let mut rows = Rows::new(
+        wide(arguments),
+        kind.namespaced && query.namespace.is_none(),
+        String::new(),
+    );
+    let show = |rows: &mut Rows, value: Value| match (form, &arguments.output) {
+        (Form::Object, Some(output)) => output::print_objects(
+            output,
+            vec![(kind.clone(), value)],
+            true,
+            arguments.show_managed_fields,
+        ),
+        _ => {
+            rows.put(&[value]);
+            Ok(())
+        }
+    };
+    loop {
+        let listed = requests::list(client, kind, &query, form).await?;
+        let mut version = listed.version.clone();
+        match form {
+            Form::Table => {
+                rows.put(&listed.pages);
+            }
+            Form::Object => {
+                for item in listed.items() {
+                    show(&mut rows, item)?;
+                }
+            }
+        }
+        // A watch ends after some minutes and is taken up where it ended; one whose start is too old begins anew.
+        'again: loop {
+            let events = requests::watch(client, kind, &query, &version, form).await?;
+            let mut events = std::pin::pin!(events);
+            while let Some(event) = events
+                .try_next()
+                .await
+                .map_err(|error| Failure::new(format!("{}: {}", kind.title(), cause(&error))))?
+            {
+                match event {
+                    WatchEvent::Added(value) | WatchEvent::Modified(value) | WatchEvent::Deleted(value) => {
+                        if let Some(seen) = version_of(&value) {
+                            version = seen;
+                        }
+                        show(&mut rows, value)?;
+                    }
+                    WatchEvent::Bookmark(_) => {}
+                    WatchEvent::Error(status) if status.code == GONE => break 'again,
+                    WatchEvent::Error(status) => return Err(Failure::new(status.message)),
+                }
+            }
+        }
+    }
+}
+
+/// The version of an object, or of the one whose row it is.
+fn version_of(value: &Value) -> Option<String> {
+    value
+        .pointer("/rows/0/object/metadata/resourceVersion")
+        .or_else(|| value.pointer("/metadata/resourceVersion"))
+        .and_then(Value::as_str)
+        .filter(|version| !version.is_empty())
+        .map(str::to_owned)
+}
