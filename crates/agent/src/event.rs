@@ -11,10 +11,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 pub use payload::{
-    CallOutcome, Caller, ClientToolRequested, Message, ModelCooled, ModelDelta, ModelDone, ModelFailed,
-    ModelFailedOver, ModelRestarted, ModelStarted, ModelWaiting, PackReference, Payload, PolicyDecided,
-    RecordedCall, ToolFinished, ToolStarted, Totals, TurnCancelled, TurnDone, TurnFailed, TurnStarted,
-    UsageRecord, UsedGuardrail,
+    BudgetAlerted, BudgetExceeded, CallOutcome, Caller, ClientToolRequested, Message, ModelCooled,
+    ModelDelta, ModelDone, ModelFailed, ModelFailedOver, ModelRestarted, ModelStarted, ModelWaiting,
+    PackReference, Payload, PolicyDecided, RecordedCall, ToolFinished, ToolStarted, Totals, TurnCancelled,
+    TurnDone, TurnFailed, TurnStarted, UsageRecord, UsedGuardrail,
 };
 
 /// One thing that happened.

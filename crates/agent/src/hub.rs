@@ -23,8 +23,9 @@ pub(crate) use subscription::subscribe;
 /// One running turn and one that waits (contract 9).
 const ADMITTED: usize = 2;
 
-/// Events a slow listener may lag behind before it has to read the store again.
-const RING: usize = 256;
+/// Events a slow listener may lag behind before it has to read the store again. Each live session has the room for them,
+/// also while nothing happens in it.
+const RING: usize = 64;
 
 /// Replies of clients that may wait for one call.
 const REPLIES: usize = 4;

@@ -15,6 +15,7 @@
 //! Start reading at `turn/machine.rs`, which fits on a page; then
 //! `turn/driver.rs`, and `hub/subscription.rs` for what a reader sees.
 
+pub mod budget;
 pub mod builtin;
 mod cooldowns;
 pub mod engine;
@@ -31,6 +32,7 @@ pub mod session;
 pub mod tool;
 mod turn;
 
+pub use budget::{Budget, Budgets, StoredBudgets};
 pub use cooldowns::StoredCooldowns;
 pub use engine::{Engine, EngineOptions, StartError};
 pub use event::{Event, Payload};

@@ -5,6 +5,8 @@ use std::sync::Arc;
 use mainstay_llm::config::ProviderConfig;
 use mainstay_llm::{Model, Usage};
 
+use crate::budget::Budget;
+
 /// One provider entry.
 #[derive(Debug, Clone)]
 pub struct ModelEntry {
@@ -22,6 +24,8 @@ pub struct ModelEntry {
     pub answer_reserve: u64,
     /// Prices (OM-497).
     pub prices: Prices,
+    /// What may be spent on the provider, where that is limited (OM-204).
+    pub budget: Option<Budget>,
 }
 
 /// Prices in USD per thousand tokens (OM-181).
@@ -55,6 +59,7 @@ impl ModelEntry {
             context_window: config.defaults.context_window,
             answer_reserve: config.defaults.max_tokens.unwrap_or(0),
             prices,
+            budget: None,
         }
     }
 
@@ -68,6 +73,7 @@ impl ModelEntry {
             context_window: None,
             answer_reserve: 0,
             prices: Prices::default(),
+            budget: None,
         }
     }
 }

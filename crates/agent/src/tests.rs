@@ -1,5 +1,6 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod budgets;
 mod client_tools;
 mod cooldowns;
 mod crash;

@@ -7,6 +7,8 @@ use std::{collections::BTreeMap, time::Duration};
 
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::{Api, Client, Resource, ResourceExt};
+use mainstay_agent::budget::BudgetLimits;
+use mainstay_llm::config::CostControls;
 use mainstay_resources::{names, omnia::Provider, validation::provider as validation};
 use tokio_util::sync::CancellationToken;
 
@@ -40,6 +42,27 @@ pub(crate) fn scenario_reference(provider: &Provider) -> Result<Option<(String, 
             names::SCENARIO_ANNOTATION
         )),
     }
+}
+
+/// What may be spent on a provider (OM-204).
+///
+/// # Errors
+///
+/// What is wrong with the annotation. A budget that cannot be kept is refused, not left out.
+pub(crate) fn cost_controls(provider: &Provider) -> Result<Option<CostControls>, String> {
+    const NAME: &str = names::COST_CONTROLS_ANNOTATION;
+    let Some(text) = provider.annotations().get(NAME) else {
+        return Ok(None);
+    };
+    let controls: CostControls =
+        serde_json::from_str(text).map_err(|error| format!("annotation {NAME}: {error}"))?;
+    BudgetLimits::of(&controls).map_err(|error| format!("annotation {NAME}: {error}"))?;
+    if provider.spec.pricing.is_none() {
+        return Err(format!(
+            "annotation {NAME} needs spec.pricing: without prices nothing is counted"
+        ));
+    }
+    Ok(Some(controls))
 }
 
 struct Controller {

@@ -41,6 +41,24 @@ impl ProvidersConfig {
     }
 }
 
+/// What all agents together may spend on a provider (OM-204).
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+pub struct CostControls {
+    /// Dollars in a day of UTC, as decimal text.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub daily_budget: Option<String>,
+    /// Dollars in a month of UTC, as decimal text.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub monthly_budget: Option<String>,
+    /// `warn`, `pauseJobs` or `block`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub budget_exceeded_action: Option<String>,
+    /// Percentages of a budget that are told of.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub alert_thresholds: Vec<u32>,
+}
+
 /// One provider as an agent uses it (OM-174…OM-182).
 #[derive(Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -87,6 +105,9 @@ pub struct ProviderConfig {
     /// Prices (OM-181).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pricing: Option<Pricing>,
+    /// What may be spent (OM-204).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost_controls: Option<CostControls>,
     /// What the model can do; empty means not stated (OM-182).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub capabilities: Vec<String>,

@@ -20,7 +20,7 @@ use std::{
     sync::Arc,
 };
 
-use mainstay_agent::{EngineMetrics, Hubs, StoredCooldowns};
+use mainstay_agent::{Budgets, EngineMetrics, Hubs, StoredBudgets, StoredCooldowns, budget::BudgetMetrics};
 use mainstay_controllers::{Controllers, ControllersOptions};
 use mainstay_kubeapi::{Identity, SecretSeal, ServeOptions};
 use mainstay_llm::Cooldowns;
@@ -78,6 +78,7 @@ pub(crate) struct Running {
     workers: Vec<JoinHandle<()>>,
     api: ApiThreads,
     kube: KubeStore,
+    budgets: Budgets,
     payload: PayloadStore,
     /// Held until everything else has ended.
     _data: DataDirectory,
@@ -99,6 +100,8 @@ impl Running {
         }
         self.inner.cancel();
         self.api.end().await;
+        // What is left of the leased blocks is not spent.
+        self.budgets.close().await;
         self.payload.close().await;
         self.kube.close().await;
         tracing::info!("stopped");
@@ -181,6 +184,11 @@ pub(crate) async fn start(arguments: &ServeArguments) -> Result<Running, Failure
     .await?;
 
     let delegation = Delegation::open(&data, format!("http://{front_address}"), &clock, &random)?;
+    let budgets = Budgets::new(
+        Arc::clone(&clock),
+        Arc::new(StoredBudgets::new(payload.clone())),
+        BudgetMetrics::register(&metrics),
+    );
     let agent = roles::agent::Agent {
         payload: payload.clone(),
         hubs: Hubs::new(),
@@ -188,6 +196,7 @@ pub(crate) async fn start(arguments: &ServeArguments) -> Result<Running, Failure
             Arc::clone(&clock),
             Arc::new(StoredCooldowns::new(payload.clone())),
         ),
+        budgets: budgets.clone(),
         clock: Arc::clone(&clock),
         random: Arc::clone(&random),
         metrics: FacadeMetrics::register(&metrics),
@@ -260,6 +269,7 @@ pub(crate) async fn start(arguments: &ServeArguments) -> Result<Running, Failure
         workers,
         api,
         kube,
+        budgets,
         payload,
         _data: data,
     })

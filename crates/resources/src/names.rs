@@ -6,6 +6,8 @@ use std::collections::BTreeMap;
 pub const MANAGED_LABEL: &str = "mainstay.dev/managed";
 /// Annotation of a mock Provider that names its scenario, as `CONFIGMAP/KEY`.
 pub const SCENARIO_ANNOTATION: &str = "mainstay.dev/scenario";
+/// Annotation of a Provider that limits what is spent on it: JSON of the form of OM-204.
+pub const COST_CONTROLS_ANNOTATION: &str = "mainstay.dev/cost-controls";
 /// Label of a PromptPack with its `packName` (OM-173).
 pub const PROMPT_PACK_LABEL: &str = "omnia.altairalabs.ai/promptpack";
 /// Annotation of an agent's pods that changes when they have to be replaced (OM-269).

@@ -189,6 +189,8 @@ reasons! {
     MODEL_NOT_REQUIRED = "ModelNotRequired";
     /// The model is not named.
     MODEL_MISSING = "ModelMissing";
+    /// The annotation with the provider's budget cannot be used.
+    COST_CONTROLS_INVALID = "CostControlsInvalid";
     /// The scenario of a mock is missing or wrong.
     SCENARIO_INVALID = "ScenarioInvalid";
     /// The provider is hosted by a cloud platform, which is not served by this version.

@@ -7,8 +7,9 @@
 //!
 //! [`PayloadStore`] is the handle. `sessions.rs` has sessions, locks and messages, `events.rs` the append that the turn
 //! engine lives on, `resume.rs` what a crash left open, `retention.rs` what is forgotten, `cooldowns.rs` which model providers
-//! are left alone.
+//! are left alone, `budgets.rs` what was spent.
 
+mod budgets;
 mod cooldowns;
 mod events;
 mod layout;
@@ -24,6 +25,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use mainstay_telemetry::clock::{self, SharedClock};
 
+pub use budgets::StoredSpending;
 pub use cooldowns::{CooldownKey, StoredCooldown};
 pub use events::{NewEvent, StoredEvent};
 pub use messages::{NewMessage, StoredMessage};

@@ -72,6 +72,10 @@ payloads! {
     ToolFinished(ToolFinished) = "tool.finished",
     /// The connected client is asked to run a tool.
     ClientToolRequested(ClientToolRequested) = "client_tool.requested",
+    /// A call of the model went or would go beyond a budget.
+    BudgetExceeded(BudgetExceeded) = "budget.exceeded",
+    /// A threshold of a budget was crossed.
+    BudgetAlerted(BudgetAlerted) = "budget.alerted",
     /// Tokens and cost of one call of the model.
     Usage(UsageRecord) = "usage",
     /// The turn ended with an answer.
@@ -445,6 +449,38 @@ pub struct UsageRecord {
     /// Cost by the provider's prices; absent without prices.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost_usd: Option<f64>,
+}
+
+/// `budget.exceeded`: once a turn (OM-204).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct BudgetExceeded {
+    /// The Provider whose budget it is, as `NAMESPACE/NAME`.
+    pub provider: String,
+    /// `daily` or `monthly`.
+    pub period: String,
+    /// The limit.
+    pub limit_usd: f64,
+    /// What was spent and put aside for other calls.
+    pub spent_usd: f64,
+    /// What the call may cost at most.
+    pub needed_usd: f64,
+    /// `warn`, `pauseJobs` or `block`; with `block` the call was not made.
+    pub action: String,
+}
+
+/// `budget.alerted`: in the turn whose call crossed it, once a period (OM-204).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct BudgetAlerted {
+    /// The Provider whose budget it is, as `NAMESPACE/NAME`.
+    pub provider: String,
+    /// `daily` or `monthly`.
+    pub period: String,
+    /// The threshold.
+    pub percent: u32,
+    /// The limit.
+    pub limit_usd: f64,
+    /// What was spent and put aside.
+    pub spent_usd: f64,
 }
 
 /// Sums over a turn.

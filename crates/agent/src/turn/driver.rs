@@ -50,6 +50,8 @@ pub(super) struct Driver {
     pub(super) pending: Entry,
     /// Tokens of what was sent last, for the one cut of OR-260.
     pub(super) last_estimate: u64,
+    /// Whether the session was told in this turn that a budget is exceeded.
+    pub(super) told_of_budget: bool,
     machine: Machine,
     first: First,
     cancel: CancellationToken,
@@ -234,6 +236,7 @@ impl Driver {
             call_ids: BTreeSet::new(),
             pending: Entry::default(),
             last_estimate: 0,
+            told_of_budget: false,
             machine: Machine::new(Bounds {
                 rounds: 0,
                 calls: None,

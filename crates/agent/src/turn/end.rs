@@ -2,6 +2,7 @@
 
 use mainstay_llm::ModelError;
 
+use crate::budget::Exceeded;
 use crate::event::TurnFailed;
 use crate::pack::RenderError;
 
@@ -70,6 +71,28 @@ impl End {
             RenderError::TooLong { .. } => "PromptTooLong",
         };
         Self::failed(reason, error.to_string())
+    }
+
+    /// OM-204: nothing was sent.
+    pub(crate) fn over_budget(exceeded: &Exceeded) -> Self {
+        let Exceeded {
+            scope,
+            period,
+            limit,
+            spent,
+            needed,
+        } = exceeded;
+        Self::Failed(TurnFailed {
+            reason: "BudgetExceeded".to_owned(),
+            message: format!(
+                "provider `{scope}`: the call may cost {needed}, and {spent} of the {} budget of {limit} are spent or put aside",
+                period.word()
+            ),
+            hint: Some(
+                "raise the Provider's annotation `mainstay.dev/cost-controls`, or wait for the next day or month of UTC"
+                    .to_owned(),
+            ),
+        })
     }
 
     pub(crate) fn model_failed(error: &ModelError) -> Self {

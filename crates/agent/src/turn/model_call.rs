@@ -1,6 +1,7 @@
 //! One call of the model, from `model.started` to what it said.
 
 mod observed;
+mod spending;
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -48,6 +49,11 @@ impl Driver {
         halve: bool,
     ) -> Result<Input, JournalError> {
         let entry = self.shared.model.clone();
+        let request = self.request(round, halve);
+        let spending = match self.put_aside(&entry, &request).await {
+            Ok(spending) => spending,
+            Err(exceeded) => return Ok(Input::Interrupted(End::over_budget(&exceeded))),
+        };
         self.pending.payloads.push(Payload::ModelStarted(ModelStarted {
             attempt,
             round,
@@ -56,7 +62,6 @@ impl Driver {
         }));
         self.flush().await?;
 
-        let request = self.request(round, halve);
         let now = self.shared.options.clock.now();
         self.hub.begin_attempt(&self.turn, attempt, now);
         let withhold = self.pack.guardrails.covers(Direction::Output);
@@ -88,6 +93,7 @@ impl Driver {
             Err(interrupt) => Outcome::Interrupted(interrupt),
         };
         let usage = said.usage;
+        let text_bytes = said.text.len();
         let input = match outcome {
             Outcome::Complete => self.complete(attempt, round, withhold, said, &answering),
             Outcome::Failed(error) => {
@@ -118,6 +124,8 @@ impl Driver {
             }
         };
         self.account(attempt, usage, &answering);
+        self.settle(spending, usage, text_bytes, &entry, &answering.entry)
+            .await;
         Ok(input)
     }
 
@@ -151,7 +159,7 @@ impl Driver {
         };
         let model = entry.model_name.clone();
         let tools = self.surface.descriptors();
-        let fixed = history::tokens(self.system.len() + self.surface.bytes());
+        let fixed = self.fixed_tokens();
         Request {
             model,
             system: Arc::clone(&self.system),
@@ -165,6 +173,11 @@ impl Driver {
                 stop: Vec::new(),
             },
         }
+    }
+
+    /// Estimated tokens of what every request of the turn has beside the conversation.
+    fn fixed_tokens(&self) -> u64 {
+        history::tokens(self.system.len() + self.surface.bytes())
     }
 
     /// Reads the stream to its end, showing text as it comes unless guardrails have to see it first.

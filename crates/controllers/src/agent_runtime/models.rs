@@ -15,6 +15,7 @@ use mainstay_resources::{
 };
 
 use super::decision::UsableProvider;
+use crate::provider::cost_controls;
 
 /// A key of a Secret or ConfigMap that an entry needs as a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -159,6 +160,8 @@ fn describe(entry: &str, provider: &Provider) -> ProviderConfig {
             output_cost_per_1k: pricing.output_cost_per_1k.clone(),
             cached_cost_per_1k: pricing.cached_cost_per_1k.clone(),
         }),
+        // One that cannot be used makes the Provider unusable, and so does not get here.
+        cost_controls: cost_controls(provider).ok().flatten(),
         capabilities: spec.capabilities.iter().map(ToString::to_string).collect(),
         ..ProviderConfig::default()
     }

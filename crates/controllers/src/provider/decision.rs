@@ -16,7 +16,7 @@ use mainstay_resources::{
 };
 use secrecy::ExposeSecret;
 
-use super::SecretData;
+use super::{SecretData, cost_controls};
 use crate::events::Notice;
 
 /// The Secret of the credential.
@@ -261,7 +261,7 @@ fn from_secret(
     (found, configured)
 }
 
-/// `ModelValid`: the model is named, a mock's scenario can be used, and the spec is one that admission would take.
+/// `ModelValid`: the model is named, a mock's scenario and a budget can be used, and the spec is one that admission would take.
 fn model(provider: &Provider, scenario: &Scenario) -> NewCondition {
     let kind = condition_types::MODEL_VALID;
     let findings = validation::provider::validate(&provider.spec);
@@ -270,6 +270,9 @@ fn model(provider: &Provider, scenario: &Scenario) -> NewCondition {
     }
     if let Scenario::Wrong(message) = scenario {
         return NewCondition::unmet(kind, reasons::SCENARIO_INVALID, message.clone());
+    }
+    if let Err(message) = cost_controls(provider) {
+        return NewCondition::unmet(kind, reasons::COST_CONTROLS_INVALID, message);
     }
     match validation::provider::model(&provider.spec) {
         Ok(reason) => {
@@ -431,6 +434,43 @@ mod tests {
             conditions.contains(&"ModelValid=False ScenarioInvalid".to_owned()),
             "{conditions:?}"
         );
+    }
+
+    #[test]
+    fn om_204_a_budget_that_cannot_be_kept_is_a_fault_of_the_provider() {
+        let priced = json!({ "type": "mock", "pricing": { "inputCostPer1K": "0.01" } });
+        for (spec, annotation, fault) in [
+            (
+                priced.clone(),
+                r#"{"dailyBudget": "5", "alertThresholds": [80]}"#,
+                None,
+            ),
+            (
+                priced.clone(),
+                r#"{"dailyBudget": "five"}"#,
+                Some("no amount of dollars"),
+            ),
+            (priced.clone(), r#"{"weeklyBudget": "5"}"#, Some("weeklyBudget")),
+            (priced, "5 dollars", Some("mainstay.dev/cost-controls")),
+            (
+                json!({ "type": "mock" }),
+                r#"{"dailyBudget": "5"}"#,
+                Some("spec.pricing"),
+            ),
+        ] {
+            let mut provider = provider(spec);
+            provider.metadata.annotations =
+                Some([("mainstay.dev/cost-controls".to_owned(), annotation.to_owned())].into());
+            let (status, _) = status(&provider, &inputs(SecretLookup::NotNeeded), Timestamp::UNIX_EPOCH);
+            let condition = find_condition(&status.conditions, condition_types::MODEL_VALID).unwrap();
+            match fault {
+                None => assert_eq!(status.phase, Some(Phase::Ready), "{annotation}"),
+                Some(fault) => {
+                    assert_eq!(condition.reason, "CostControlsInvalid", "{annotation}");
+                    assert!(condition.message.contains(fault), "{}", condition.message);
+                }
+            }
+        }
     }
 
     #[test]

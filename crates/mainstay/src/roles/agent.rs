@@ -13,7 +13,9 @@ use std::{
 
 use async_trait::async_trait;
 use mainstay_agent::{
-    Engine, EngineMetrics, EngineOptions, Hubs, Limits, ModelEntry, PackFile, PackSource, builtin,
+    Budget, Budgets, Engine, EngineMetrics, EngineOptions, Hubs, Limits, ModelEntry, PackFile, PackSource,
+    budget::BudgetLimits,
+    builtin,
     tool::{NoTools, ToolRunner},
 };
 use mainstay_llm::{
@@ -50,6 +52,8 @@ pub(crate) struct Agent {
     pub(crate) hubs: Hubs,
     /// What is known of failing model providers, so that an outage costs a few attempts and not a few per agent.
     pub(crate) cooldowns: Cooldowns,
+    /// What was spent on each model provider.
+    pub(crate) budgets: Budgets,
     /// Wall-clock time.
     pub(crate) clock: SharedClock,
     /// Identifiers and jitter.
@@ -194,9 +198,26 @@ impl Agent {
                 let model = self
                     .model(provider, &surroundings)
                     .map_err(|error| RoleError::new(format!("{}: {error}", error.reason())))?;
-                Ok(ModelEntry::from_config(provider, model))
+                Ok(ModelEntry {
+                    budget: self.budget(provider)?,
+                    ..ModelEntry::from_config(provider, model)
+                })
             })
             .collect()
+    }
+
+    /// The budget of a provider. One that cannot be read is no reason to spend without one.
+    fn budget(&self, provider: &ProviderConfig) -> Result<Option<Budget>, RoleError> {
+        let Some(controls) = &provider.cost_controls else {
+            return Ok(None);
+        };
+        let limits = BudgetLimits::of(controls)
+            .map_err(|error| RoleError::new(format!("provider `{}`: {error}", provider.name)))?;
+        let scope = format!("{}/{}", provider.namespace, provider.provider);
+        Ok((!limits.is_unlimited()).then(|| Budget {
+            ledger: self.budgets.ledger(&scope),
+            limits,
+        }))
     }
 
     fn model(&self, provider: &ProviderConfig, context: &BuildContext) -> Result<Arc<dyn Model>, BuildError> {

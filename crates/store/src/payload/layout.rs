@@ -135,6 +135,19 @@ CREATE TABLE provider_cooldowns (
 ) STRICT, WITHOUT ROWID;
 ";
 
+/// What the third layout adds, and the table that nothing used.
+const UPGRADE_3: &str = "
+-- Ours: what the agents of a namespace have spent on models in a day or a month (contract 8).
+CREATE TABLE budget_spending (
+    scope TEXT NOT NULL,
+    period TEXT NOT NULL, -- 2026-05-04 or 2026-05
+    charged INTEGER NOT NULL, -- billionths of a dollar, leased blocks included
+    alerted INTEGER NOT NULL DEFAULT 0, -- percent
+    PRIMARY KEY (scope, period)
+) STRICT, WITHOUT ROWID;
+DROP TABLE accepted_client_keys;
+";
+
 pub(super) fn layouts() -> Layouts {
     Layouts {
         application_id: APPLICATION_ID,
@@ -153,6 +166,14 @@ pub(super) fn layouts() -> Layouts {
                 upgrade: Cow::Borrowed(UPGRADE_2),
                 fingerprint: Cow::Borrowed(
                     "78223a47f3b3d2725ceb920d4bba26b1c6ad9df643f2080b4fa4f031fafc1f76",
+                ),
+            },
+            Version {
+                number: 3,
+                create: Cow::Owned(format!("{CREATE_1}{UPGRADE_2}{UPGRADE_3}")),
+                upgrade: Cow::Borrowed(UPGRADE_3),
+                fingerprint: Cow::Borrowed(
+                    "1894800409bac3d8335652e323b8651d82dcb0fc5f4276fd9c3a565c058577aa",
                 ),
             },
         ],

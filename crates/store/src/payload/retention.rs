@@ -122,7 +122,7 @@ fn retire_longest_unused(connection: &Connection, now: i64) -> rusqlite::Result<
         .execute([now])
 }
 
-/// Removes rows of retired sessions: events, messages, client keys, and at last the session itself.
+/// Removes rows of retired sessions: events, messages, and at last the session itself.
 fn remove_retired(connection: &Connection, budget: usize) -> rusqlite::Result<usize> {
     let mut removed = 0;
     while removed < budget {
@@ -137,9 +137,6 @@ fn remove_retired(connection: &Connection, budget: usize) -> rusqlite::Result<us
              JOIN event_streams s ON s.id = e.stream WHERE s.namespace = ?1 AND s.session_name = ?2 LIMIT ?3)",
             "DELETE FROM session_messages WHERE id IN (SELECT id FROM session_messages \
              WHERE namespace = ?1 AND session_name = ?2 LIMIT ?3)",
-            "DELETE FROM accepted_client_keys WHERE (namespace, session_name, client_key) IN \
-             (SELECT namespace, session_name, client_key FROM accepted_client_keys \
-              WHERE namespace = ?1 AND session_name = ?2 LIMIT ?3)",
         ] {
             let gone =
                 connection

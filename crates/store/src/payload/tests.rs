@@ -537,7 +537,7 @@ async fn a_deleted_session_is_gone_at_once_and_its_rows_go_in_steps() {
             Ok(connection.query_row(
                 "SELECT (SELECT count(*) FROM sessions) + (SELECT count(*) FROM session_messages) \
                  + (SELECT count(*) FROM execution_event_rows) + (SELECT count(*) FROM event_streams) \
-                 + (SELECT count(*) FROM accepted_client_keys) + (SELECT count(*) FROM execution_event_session_sequences)",
+                 + (SELECT count(*) FROM execution_event_session_sequences)",
                 [],
                 |row| row.get::<_, u64>(0),
             )?)
