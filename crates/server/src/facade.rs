@@ -159,6 +159,9 @@ fn flag<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<bool, D::Er
     }
 }
 
+/// Bytes that are read of a connection at once. Frames may be larger.
+const READ_BUFFER: usize = 4 * 1024;
+
 type Upgrade = Result<WebSocketUpgrade, WebSocketUpgradeRejection>;
 type Asked = Result<Query<Parameters>, QueryRejection>;
 
@@ -239,6 +242,8 @@ fn accept(
         after: asked.after,
     };
     upgrade
+        // The default is 128 KiB for each connection, of which nearly all wait.
+        .read_buffer_size(READ_BUFFER)
         .max_message_size(limit)
         .max_frame_size(limit)
         .on_upgrade(move |socket| async move {

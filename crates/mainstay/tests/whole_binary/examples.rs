@@ -18,11 +18,15 @@ const TYPES: &[&str] = &[
     "model.restarted",
     "model.failed",
     "model.cooled",
+    "model.waiting",
+    "model.failed_over",
     "model.done",
     "policy.decided",
     "tool.started",
     "tool.finished",
     "client_tool.requested",
+    "budget.exceeded",
+    "budget.alerted",
     "usage",
     "checkpoint",
     "turn.done",
@@ -41,6 +45,7 @@ fn every_folder_of_examples_is_tested_here() {
         folders,
         [
             "helpdesk",
+            "helpdesk-claude",
             "helpdesk-grpc",
             "helpdesk-mcp",
             "helpdesk-openai",
@@ -92,11 +97,11 @@ async fn the_help_desk_answers_from_the_order_service_and_is_held_back_by_policy
     answers_from_the_order_service(&Running::shared(), "helpdesk").await;
 }
 
-#[tokio::test]
-async fn the_help_desk_runs_on_a_model_that_speaks_chat_completions() {
-    let world = World::new();
+/// A scripted model of the example's folder, served over HTTP, and where.
+fn served_model(world: &World, folder: &str) -> (Program, String) {
     let scenario = examples()
-        .join("helpdesk-openai/mock/scenario.yaml")
+        .join(folder)
+        .join("mock/scenario.yaml")
         .display()
         .to_string();
     let mut model =
@@ -106,11 +111,62 @@ async fn the_help_desk_runs_on_a_model_that_speaks_chat_completions() {
         .split_whitespace()
         .find(|word| word.starts_with("http://"))
         .unwrap()
-        .trim_end_matches(';');
-    let environment = [("OPENAI_BASE_URL", base), ("OPENAI_API_KEY", "none")];
+        .trim_end_matches(';')
+        .to_owned();
+    (model, base)
+}
+
+#[tokio::test]
+async fn the_help_desk_runs_on_a_model_that_speaks_chat_completions() {
+    let world = World::new();
+    let (_model, base) = served_model(&world, "helpdesk-openai");
+    let environment = [("OPENAI_BASE_URL", base.as_str()), ("OPENAI_API_KEY", "none")];
     let server = world.up_with(&[&example("helpdesk"), &example("helpdesk-openai")], &environment);
     let running = Running { server, world };
     answers_from_the_order_service(&running, "helpdesk-openai").await;
+}
+
+#[tokio::test]
+async fn the_help_desk_runs_on_a_model_that_speaks_messages_and_is_busy_at_first() {
+    let world = World::new();
+    let (_model, base) = served_model(&world, "helpdesk-claude");
+    let environment = [
+        ("ANTHROPIC_BASE_URL", base.as_str()),
+        ("ANTHROPIC_API_KEY", "none"),
+    ];
+    let server = world.up_with(&[&example("helpdesk"), &example("helpdesk-claude")], &environment);
+    let running = Running { server, world };
+    let first = running
+        .chat(&["helpdesk-claude", "--json", "-m", "Where is order 1017?"])
+        .await
+        .succeeded();
+    let events: Vec<Value> = first
+        .stdout
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let of = |kind: &str| -> Vec<&Value> {
+        events
+            .iter()
+            .filter(|event| event["type"] == kind)
+            .map(|event| &event["data"])
+            .collect()
+    };
+    // Each wait is told with its reason, and the answer comes all the same; what the provider signed went back to it, or
+    // it would have refused the second call.
+    let waits = of("model.waiting");
+    assert_eq!(waits.len(), 2, "{first}");
+    assert!(waits.iter().all(|wait| wait["status"] == 529), "{first}");
+    assert!(
+        of("message")[1]["content"]
+            .as_str()
+            .unwrap()
+            .contains("Harbour Express"),
+        "{first}"
+    );
+    assert_eq!(of("usage").len(), 2, "{first}");
+    assert!(of("turn.done")[0]["cost_usd"].as_f64().unwrap() > 0.0, "{first}");
+    answers_from_the_order_service(&running, "helpdesk-claude").await;
 }
 
 #[tokio::test]

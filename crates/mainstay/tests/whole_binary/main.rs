@@ -16,4 +16,6 @@ mod data_directory;
 mod examples;
 mod failing_parts;
 mod families;
+mod kills;
+mod parked;
 mod support;
