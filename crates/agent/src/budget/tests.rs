@@ -147,7 +147,7 @@ async fn contract_8_a_crash_loses_at_most_a_block_and_what_was_spent_holds_over_
         charged >= dollars(8.95) && charged <= dollars(8.95 + 0.1),
         "{charged}"
     );
-    budget.reserve(dollars(0.9)).await.unwrap();
+    let _kept = budget.reserve(dollars(0.9)).await.unwrap();
 }
 
 #[tokio::test]
