@@ -123,6 +123,8 @@ pub(crate) enum FoldKind {
     Map,
     /// `transformMapEntry`: the step gives a map of entries
     MapEntries,
+    /// `sortBy(x, key)`: the elements in the order of their keys
+    SortBy,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -173,6 +175,46 @@ impl BinaryOperator {
 }
 
 impl Node {
+    /// Whether its value is known before anything is evaluated.
+    pub(crate) fn is_constant(&self) -> bool {
+        match &self.kind {
+            Kind::Literal(_) => true,
+            Kind::List(_) => self.is_constant_list(),
+            Kind::Map(items) => items
+                .iter()
+                .all(|item| !item.optional && item.key.is_constant() && item.value.is_constant()),
+            Kind::Call(call) => call.function.is_conversion && call.arguments.iter().all(Node::is_constant),
+            _ => false,
+        }
+    }
+
+    /// Whether it is a variable.
+    pub(crate) fn is_variable(&self) -> bool {
+        match &self.kind {
+            Kind::Variable(_) | Kind::Local(_) => true,
+            Kind::Observed { node, .. } => node.is_variable(),
+            _ => false,
+        }
+    }
+
+    /// Whether it is a variable or a selection.
+    pub(crate) fn is_attribute(&self) -> bool {
+        match &self.kind {
+            Kind::Variable(_) | Kind::Local(_) | Kind::Index(_) => true,
+            Kind::Select(select) => select.mode != SelectMode::Test,
+            Kind::Observed { node, .. } => node.is_attribute(),
+            _ => false,
+        }
+    }
+
+    pub(crate) fn is_empty_list(&self) -> bool {
+        matches!(&self.kind, Kind::List(items) if items.is_empty())
+    }
+
+    pub(crate) fn is_constant_list(&self) -> bool {
+        matches!(&self.kind, Kind::List(items) if items.iter().all(|item| !item.optional && item.value.is_constant()))
+    }
+
     /// The type of the result as far as the form alone tells it.
     pub(crate) fn known_type(&self) -> Option<Type> {
         match &self.kind {
@@ -188,7 +230,7 @@ impl Node {
             }
             Kind::Fold(fold) => Some(match fold.kind {
                 FoldKind::All | FoldKind::Exists | FoldKind::ExistsOne => Type::Bool,
-                FoldKind::List => Type::List,
+                FoldKind::List | FoldKind::SortBy => Type::List,
                 FoldKind::Map | FoldKind::MapEntries => Type::Map,
             }),
             Kind::Bind(parts) => parts[1].known_type(),

@@ -15,6 +15,9 @@ const MEMORY: u64 = 64 << 20;
 const POLICY_COST: u64 = 200_000;
 /// Bytes one rule of a tool policy may allocate in total.
 const POLICY_MEMORY: u64 = 16 << 20;
+/// How much more than the model's cost a rule may walk over, so that what the model takes for cheap, such as the size of
+/// a long text, stays bounded too.
+const WORK_FACTOR: u64 = 8;
 /// Charges between two looks at the clock.
 const CHARGES_PER_LOOK: u32 = 64;
 
@@ -23,6 +26,8 @@ const CHARGES_PER_LOOK: u32 = 64;
 pub struct Budget {
     cost_limit: u64,
     cost_used: u64,
+    work_limit: u64,
+    work_used: u64,
     memory_limit: u64,
     memory_used: u64,
     deadline: Option<Instant>,
@@ -35,6 +40,8 @@ impl Budget {
         Self {
             cost_limit: cost,
             cost_used: 0,
+            work_limit: cost,
+            work_used: 0,
             memory_limit: memory,
             memory_used: 0,
             deadline: None,
@@ -44,7 +51,7 @@ impl Budget {
 
     /// What Kubernetes allows one rule: 1,000,000 units.
     pub fn per_rule() -> Self {
-        Self::new(RULE_COST, MEMORY)
+        Self::shared(RULE_COST)
     }
 
     /// What one rule of a tool policy gets.
@@ -55,7 +62,10 @@ impl Budget {
     /// A rule's budget out of what is left for its object (see [`OBJECT_COST`]): the smaller of the two.
     /// After the evaluation the caller subtracts [`Budget::used`] from its rest.
     pub fn shared(left_for_object: u64) -> Self {
-        Self::new(left_for_object.min(RULE_COST), MEMORY)
+        Self {
+            work_limit: RULE_COST * WORK_FACTOR,
+            ..Self::new(left_for_object.min(RULE_COST), MEMORY)
+        }
     }
 
     /// The same budget that also ends at a moment of the process' clock.
@@ -93,16 +103,36 @@ impl Budget {
     pub(crate) fn charge(&mut self, cost: u64) -> Result<(), EvaluationError> {
         if cost > self.left() {
             self.cost_used = self.cost_limit;
-            return Err(EvaluationError::new(
-                EvaluationErrorKind::CostExceeded,
-                "operation cancelled: actual cost limit exceeded",
-            ));
+            return Err(too_expensive());
         }
         self.cost_used += cost;
+        self.look(cost)
+    }
+
+    /// Gives back cost units that the model does not count.
+    pub(crate) fn refund(&mut self, cost: u64) {
+        self.cost_used = self.cost_used.saturating_sub(cost);
+    }
+
+    /// Takes what is about to be walked over besides what the model charges, or ends the evaluation.
+    pub(crate) fn work(&mut self, units: u64) -> Result<(), EvaluationError> {
+        if units > self.work_limit.saturating_sub(self.work_used) {
+            return Err(too_expensive());
+        }
+        self.work_used += units;
+        self.look(units)
+    }
+
+    /// Takes the work of walking over `bytes` bytes of text: a tenth each, at least one.
+    pub(crate) fn work_text(&mut self, bytes: usize) -> Result<(), EvaluationError> {
+        self.work(text_cost(bytes).max(1))
+    }
+
+    /// Looks at the clock now and then. What is large stands for long work, so it looks itself.
+    fn look(&mut self, units: u64) -> Result<(), EvaluationError> {
         self.charges = self.charges.wrapping_add(1);
-        // Large charges stand for long work, so they look at the clock themselves.
         if let Some(deadline) = self.deadline
-            && (self.charges % CHARGES_PER_LOOK == 1 || cost > 256)
+            && (self.charges % CHARGES_PER_LOOK == 1 || units > 256)
             && Instant::now() >= deadline
         {
             return Err(EvaluationError::new(
@@ -130,11 +160,13 @@ impl Budget {
     pub(crate) fn allocate_entries(&mut self, count: usize) -> Result<(), EvaluationError> {
         self.allocate(count.saturating_mul(size_of::<crate::Value>()).saturating_add(32))
     }
+}
 
-    /// Takes the cost of walking over `bytes` bytes of text: a tenth each, at least one.
-    pub(crate) fn charge_text(&mut self, bytes: usize) -> Result<(), EvaluationError> {
-        self.charge(text_cost(bytes).max(1))
-    }
+fn too_expensive() -> EvaluationError {
+    EvaluationError::new(
+        EvaluationErrorKind::CostExceeded,
+        "operation cancelled: actual cost limit exceeded",
+    )
 }
 
 /// Cost of walking over `bytes` bytes: Kubernetes' factor of one tenth, rounded up.

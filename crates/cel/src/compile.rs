@@ -3,10 +3,12 @@
 
 mod operator;
 mod path;
+mod typed;
 
 use std::sync::Arc;
 
 use self::operator::{Operator, operator};
+pub use self::typed::{CheckErrors, CheckedProgram, Environment, compile_checked};
 use crate::ast::{BinaryOperator, Call, Fold, Index, Kind, ListItem, MapItem, Node, Select, SelectMode};
 use crate::error::CompileError;
 use crate::functions::{self, Function, Lookup};
@@ -56,7 +58,11 @@ impl CompileOptions {
 /// A syntax error, an undeclared name, an unknown function or wrong number of arguments, a literal
 /// pattern that is no regular expression, or a limit of the options; with line, column and the line.
 pub fn compile(source: &str, options: &CompileOptions) -> Result<Program, CompileError> {
-    let syntax = parse::parse(source, options)?;
+    lower(source, parse::parse(source, options)?, options)
+}
+
+/// Resolves the names of a parsed expression.
+fn lower(source: &str, syntax: Syntax, options: &CompileOptions) -> Result<Program, CompileError> {
     let mut keys = Vec::new();
     let mut used = vec![false; options.variables.len()];
     let mut checker = Checker {

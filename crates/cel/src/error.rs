@@ -54,8 +54,15 @@ impl CompileError {
             text.push_str("\n | ");
             text.push_str(&self.snippet.replace('\t', " "));
             text.push_str("\n | ");
-            text.push_str(&".".repeat(self.column - 1));
-            text.push('^');
+            // Characters that take several bytes are taken for wide ones, as in the reference.
+            let mut characters = self.snippet.chars();
+            for character in characters.by_ref().take(self.column - 1) {
+                text.push(if character.len_utf8() > 1 { '．' } else { '.' });
+            }
+            let is_wide = characters
+                .next()
+                .is_some_and(|character| character.len_utf8() > 1);
+            text.push(if is_wide { '＾' } else { '^' });
         }
         text
     }

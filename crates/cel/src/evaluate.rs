@@ -4,8 +4,9 @@ mod fold;
 
 use std::sync::Arc;
 
-use crate::ast::{Call, Index, Kind, ListItem, MapItem, Node, Select, SelectMode};
+use crate::ast::{BinaryOperator, Call, Index, Kind, ListItem, MapItem, Node, Select, SelectMode};
 use crate::budget::Budget;
+use crate::costs;
 use crate::error::{EvaluationError, EvaluationErrorKind};
 use crate::operators;
 use crate::patterns::Patterns;
@@ -25,6 +26,15 @@ pub(crate) struct Context<'a> {
     pub(crate) patterns: Patterns,
 }
 
+impl<'a> Context<'a> {
+    pub(crate) fn new(budget: &'a mut Budget) -> Self {
+        Self {
+            budget,
+            patterns: Patterns::default(),
+        }
+    }
+}
+
 pub(crate) struct Machine<'a> {
     context: Context<'a>,
     names: &'a [Arc<str>],
@@ -42,10 +52,7 @@ impl<'a> Machine<'a> {
         trace: Option<Trace>,
     ) -> Self {
         Self {
-            context: Context {
-                budget,
-                patterns: Patterns::default(),
-            },
+            context: Context::new(budget),
             names,
             variables,
             locals: Vec::new(),
@@ -70,6 +77,7 @@ impl<'a> Machine<'a> {
             Kind::Negate(operand) => self.negate(operand),
             Kind::And(parts) => self.logical(parts, false),
             Kind::Or(parts) => self.logical(parts, true),
+            Kind::Binary(BinaryOperator::In, parts) if parts[1].is_constant_list() => self.is_member(parts),
             Kind::Binary(operator, parts) => {
                 let left = self.evaluate(&parts[0])?;
                 let right = self.evaluate(&parts[1])?;
@@ -113,7 +121,8 @@ impl<'a> Machine<'a> {
 
     fn select(&mut self, select: &'a Select) -> Evaluated {
         let operand = self.evaluate(&select.operand)?;
-        self.context.budget.charge(1)?;
+        self.begin_chain(&select.operand)?;
+        self.context.budget.work(1)?;
         let (found, was_optional) = match &operand {
             Value::Map(map) => (map.get(&select.field).cloned(), false),
             Value::Optional(None) => (None, true),
@@ -123,6 +132,13 @@ impl<'a> Machine<'a> {
             },
             _ => (None, false),
         };
+        // Kubernetes does not charge for `has()` itself, nor for what an optional selection does not find.
+        let is_free = match select.mode {
+            SelectMode::Test => true,
+            SelectMode::Optional => found.is_none(),
+            SelectMode::Plain => false,
+        };
+        self.context.budget.charge(u64::from(!is_free))?;
         match select.mode {
             SelectMode::Test => Ok(Value::Bool(found.is_some())),
             SelectMode::Optional => Ok(found.map_or_else(Value::none, Value::some)),
@@ -133,14 +149,19 @@ impl<'a> Machine<'a> {
 
     fn index(&mut self, index: &'a Index) -> Evaluated {
         let operand = self.evaluate(&index.operand)?;
+        self.begin_chain(&index.operand)?;
         let key = self.evaluate(&index.index)?;
-        self.context.budget.charge(1)?;
+        self.context.budget.work(1)?;
         let (container, was_optional) = match &operand {
             Value::Optional(None) => return Ok(Value::none()),
             Value::Optional(Some(inner)) => (&**inner, true),
             other => (other, false),
         };
-        match operators::element(container, &key) {
+        let found = operators::element(container, &key);
+        // A variable as index is part of the selection; what an optional selection does not find is free.
+        let is_free = index.index.is_variable() || (index.optional && found.is_err());
+        self.context.budget.charge(u64::from(!is_free))?;
+        match found {
             Ok(value) if index.optional || was_optional => Ok(Value::some(value)),
             Ok(value) => Ok(value),
             Err(error)
@@ -154,6 +175,11 @@ impl<'a> Machine<'a> {
             }
             Err(error) => Err(error),
         }
+    }
+
+    /// Selecting from what is no selection or variable itself costs one more, for looking at it.
+    fn begin_chain(&mut self, operand: &Node) -> Result<(), EvaluationError> {
+        self.context.budget.charge(u64::from(!operand.is_attribute()))
     }
 
     fn not(&mut self, operand: &'a Node) -> Evaluated {
@@ -196,15 +222,24 @@ impl<'a> Machine<'a> {
     }
 
     fn conditional(&mut self, parts: &'a [Node; 3]) -> Evaluated {
-        match self.evaluate(&parts[0])? {
-            Value::Bool(true) => self.evaluate(&parts[1]),
-            Value::Bool(false) => self.evaluate(&parts[2]),
-            other => Err(EvaluationError::no_overload("_?_:_", &[other])),
-        }
+        let branch = match self.evaluate(&parts[0])? {
+            Value::Bool(true) => &parts[1],
+            Value::Bool(false) => &parts[2],
+            other => return Err(EvaluationError::no_overload("_?_:_", &[other])),
+        };
+        let value = self.evaluate(branch)?;
+        // The reference does not count the variable at the start of a branch.
+        self.context.budget.refund(u64::from(branch.is_attribute()));
+        Ok(value)
     }
 
     fn list(&mut self, items: &'a [ListItem]) -> Evaluated {
-        self.context.budget.charge(LIST_COST)?;
+        // A list of literals is made once by the reference, before anything is charged.
+        let is_constant = items.iter().all(|item| item.value.is_constant());
+        self.context
+            .budget
+            .charge(if is_constant { 0 } else { LIST_COST })?;
+        self.context.budget.work(LIST_COST)?;
         self.context.budget.allocate_entries(items.len())?;
         let mut list = Vec::with_capacity(items.len());
         for item in items {
@@ -219,7 +254,13 @@ impl<'a> Machine<'a> {
     }
 
     fn map(&mut self, items: &'a [MapItem]) -> Evaluated {
-        self.context.budget.charge(MAP_COST)?;
+        let is_constant = items
+            .iter()
+            .all(|item| item.key.is_constant() && item.value.is_constant());
+        self.context
+            .budget
+            .charge(if is_constant { 0 } else { MAP_COST })?;
+        self.context.budget.work(MAP_COST)?;
         self.context
             .budget
             .allocate_entries(items.len().saturating_mul(2))?;
@@ -242,9 +283,26 @@ impl<'a> Machine<'a> {
         for argument in &call.arguments {
             arguments.push(self.evaluate(argument)?);
         }
-        self.context.budget.charge(1)?;
+        let name = call.function.name;
+        let is_free = call.function.is_conversion && call.arguments.iter().all(Node::is_constant);
+        if !is_free {
+            self.context.budget.charge(costs::before(name, &arguments))?;
+        }
+        self.context.budget.work(1)?;
         self.context.patterns.literal = call.pattern.clone();
-        (call.function.call)(&mut self.context, &arguments)
+        let result = (call.function.call)(&mut self.context, &arguments)?;
+        self.context.budget.charge(costs::after(name, &result))?;
+        Ok(result)
+    }
+
+    /// `x in [1, 2]`: the reference makes a set of such a list beforehand and then charges nothing.
+    fn is_member(&mut self, parts: &'a [Node; 2]) -> Evaluated {
+        if parts[1].is_empty_list() {
+            return Ok(Value::Bool(false));
+        }
+        let left = self.evaluate(&parts[0])?;
+        let right = self.evaluate(&parts[1])?;
+        operators::contains(&mut self.context, &left, &right)
     }
 
     fn bind(&mut self, parts: &'a [Node; 2]) -> Evaluated {
@@ -261,8 +319,14 @@ impl<'a> Machine<'a> {
     }
 
     fn optional_map(&mut self, parts: &'a [Node; 2], flat: bool) -> Evaluated {
+        let used = self.context.budget.used();
         let operand = self.evaluate(&parts[0])?;
-        self.context.budget.charge(1)?;
+        let again = self.context.budget.used() - used;
+        self.context.budget.charge(2)?;
+        // Where there is a value the macro takes it from the operand a second time.
+        if matches!(operand, Value::Optional(Some(_))) {
+            self.context.budget.charge(again + u64::from(!flat))?;
+        }
         match operand {
             Value::Optional(None) => Ok(Value::none()),
             Value::Optional(Some(inner)) => match self.with_local((*inner).clone(), &parts[1])? {
@@ -279,7 +343,7 @@ impl<'a> Machine<'a> {
 
     fn optional_or(&mut self, parts: &'a [Node; 2], unwrap: bool) -> Evaluated {
         let operand = self.evaluate(&parts[0])?;
-        self.context.budget.charge(1)?;
+        self.context.budget.work(1)?;
         match operand {
             Value::Optional(Some(inner)) if unwrap => Ok((*inner).clone()),
             Value::Optional(Some(_)) => Ok(operand),

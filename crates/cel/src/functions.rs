@@ -1,28 +1,37 @@
 //! The functions that expressions can call, one table.
 //!
-//! A function charges for what it walks over before it does so; the evaluator has charged one for the
-//! call itself.
+//! The evaluator charges what a call costs by the reference's model (`costs`) before it is made; a function only tells
+//! what it walks over, so that nothing runs on and on that the model takes for cheap.
 
+mod addresses;
 mod convert;
 mod format;
+mod list_extensions;
 mod lists;
+mod named_formats;
 mod optional;
+mod quantities;
 mod sets;
 mod strings;
 mod times;
+mod urls;
 
 use std::fmt;
 
+use crate::budget::Budget;
 use crate::error::EvaluationError;
 use crate::evaluate::Context;
 use crate::patterns;
 use crate::value::{Type, Value};
 
+pub(crate) use list_extensions::sorted;
+pub use named_formats::NamedFormat;
+
 type Implementation = fn(&mut Context<'_>, &[Value]) -> Result<Value, EvaluationError>;
 
 /// One function in one style of call.
 pub(crate) struct Function {
-    name: &'static str,
+    pub(crate) name: &'static str,
     /// Called as `target.name(…)`; the target is then the first argument.
     member: bool,
     /// Fewest and most arguments, the target included.
@@ -31,6 +40,8 @@ pub(crate) struct Function {
     pub(crate) result: Option<Type>,
     /// Index of the argument that is a regular expression.
     pub(crate) pattern: Option<usize>,
+    /// Whether it converts one value to a type; of a literal that is done beforehand.
+    pub(crate) is_conversion: bool,
     pub(crate) call: Implementation,
 }
 
@@ -41,6 +52,14 @@ impl fmt::Debug for Function {
             .field("name", &self.name)
             .field("member", &self.member)
             .finish()
+    }
+}
+
+impl Function {
+    /// Applies a conversion to one value.
+    pub(crate) fn convert(&self, value: &Value) -> Result<Value, EvaluationError> {
+        let mut budget = Budget::per_rule();
+        (self.call)(&mut Context::new(&mut budget), std::slice::from_ref(value))
     }
 }
 
@@ -90,6 +109,24 @@ const fn global(
         arguments: (arguments, arguments),
         result,
         pattern: None,
+        is_conversion: false,
+        call,
+    }
+}
+
+const fn global_range(
+    name: &'static str,
+    arguments: (usize, usize),
+    result: Option<Type>,
+    call: Implementation,
+) -> Function {
+    Function {
+        name,
+        member: false,
+        arguments,
+        result,
+        pattern: None,
+        is_conversion: false,
         call,
     }
 }
@@ -107,7 +144,15 @@ const fn member(
         arguments: (arguments.0 + 1, arguments.1 + 1),
         result,
         pattern: None,
+        is_conversion: false,
         call,
+    }
+}
+
+const fn conversion(name: &'static str, result: Type, call: Implementation) -> Function {
+    Function {
+        is_conversion: true,
+        ..global(name, 1, Some(result), call)
     }
 }
 
@@ -120,15 +165,18 @@ const fn with_pattern(function: Function) -> Function {
 
 static TABLE: &[Function] = &[
     // Conversions
-    global("int", 1, Some(Type::Int), convert::int),
-    global("uint", 1, Some(Type::Uint), convert::uint),
-    global("double", 1, Some(Type::Double), convert::double),
-    global("string", 1, Some(Type::String), convert::string),
-    global("bytes", 1, Some(Type::Bytes), convert::bytes),
-    global("bool", 1, Some(Type::Bool), convert::bool),
-    global("timestamp", 1, Some(Type::Timestamp), convert::timestamp),
-    global("duration", 1, Some(Type::Duration), convert::duration),
-    global("dyn", 1, None, convert::dynamic),
+    conversion("int", Type::Int, convert::int),
+    conversion("uint", Type::Uint, convert::uint),
+    conversion("double", Type::Double, convert::double),
+    conversion("string", Type::String, convert::string),
+    conversion("bytes", Type::Bytes, convert::bytes),
+    conversion("bool", Type::Bool, convert::bool),
+    conversion("timestamp", Type::Timestamp, convert::timestamp),
+    conversion("duration", Type::Duration, convert::duration),
+    Function {
+        is_conversion: true,
+        ..global("dyn", 1, None, convert::dynamic)
+    },
     global("type", 1, Some(Type::Type), convert::type_of),
     // Standard
     global("size", 1, Some(Type::Int), strings::size),
@@ -185,4 +233,143 @@ static TABLE: &[Function] = &[
     ),
     member("hasValue", (0, 0), Some(Type::Bool), optional::has_value),
     member("value", (0, 0), None, optional::value),
+    member("first", (0, 0), Some(Type::Optional), optional::first),
+    member("last", (0, 0), Some(Type::Optional), optional::last),
+    global("optional.unwrap", 1, Some(Type::List), optional::unwrap),
+    member("unwrapOpt", (0, 0), Some(Type::List), optional::unwrap),
+    // Lists, as cel-go's extension library
+    member("slice", (2, 2), Some(Type::List), list_extensions::slice),
+    member("flatten", (0, 1), Some(Type::List), list_extensions::flatten),
+    member("sort", (0, 0), Some(Type::List), list_extensions::sort),
+    global("lists.range", 1, Some(Type::List), list_extensions::range),
+    member("distinct", (0, 0), Some(Type::List), list_extensions::distinct),
+    // URLs
+    global("url", 1, Some(Type::Url), urls::url),
+    global("isURL", 1, Some(Type::Bool), urls::is_url),
+    member("getScheme", (0, 0), Some(Type::String), urls::scheme),
+    member("getHost", (0, 0), Some(Type::String), urls::host),
+    member("getHostname", (0, 0), Some(Type::String), urls::hostname),
+    member("getPort", (0, 0), Some(Type::String), urls::port),
+    member("getEscapedPath", (0, 0), Some(Type::String), urls::escaped_path),
+    member("getQuery", (0, 0), Some(Type::Map), urls::query),
+    // Addresses and networks
+    global("ip", 1, Some(Type::Ip), addresses::ip),
+    member("ip", (0, 0), Some(Type::Ip), addresses::address),
+    global("isIP", 1, Some(Type::Bool), addresses::is_ip),
+    global("ip.isCanonical", 1, Some(Type::Bool), addresses::is_canonical),
+    member("family", (0, 0), Some(Type::Int), addresses::family),
+    member(
+        "isUnspecified",
+        (0, 0),
+        Some(Type::Bool),
+        addresses::is_unspecified,
+    ),
+    member("isLoopback", (0, 0), Some(Type::Bool), addresses::is_loopback),
+    member(
+        "isLinkLocalMulticast",
+        (0, 0),
+        Some(Type::Bool),
+        addresses::is_link_local_multicast,
+    ),
+    member(
+        "isLinkLocalUnicast",
+        (0, 0),
+        Some(Type::Bool),
+        addresses::is_link_local_unicast,
+    ),
+    member(
+        "isGlobalUnicast",
+        (0, 0),
+        Some(Type::Bool),
+        addresses::is_global_unicast,
+    ),
+    global("cidr", 1, Some(Type::Cidr), addresses::cidr),
+    global("isCIDR", 1, Some(Type::Bool), addresses::is_cidr),
+    member("containsIP", (1, 1), Some(Type::Bool), addresses::contains_ip),
+    member("containsCIDR", (1, 1), Some(Type::Bool), addresses::contains_cidr),
+    member("prefixLength", (0, 0), Some(Type::Int), addresses::prefix_length),
+    member("masked", (0, 0), Some(Type::Cidr), addresses::masked),
+    // Quantities and versions
+    global("quantity", 1, Some(Type::Quantity), quantities::quantity),
+    global("isQuantity", 1, Some(Type::Bool), quantities::is_quantity),
+    global("sign", 1, Some(Type::Int), quantities::sign),
+    member("asInteger", (0, 0), Some(Type::Int), quantities::as_integer),
+    member("isInteger", (0, 0), Some(Type::Bool), quantities::is_integer),
+    member(
+        "asApproximateFloat",
+        (0, 0),
+        Some(Type::Double),
+        quantities::as_float,
+    ),
+    member("add", (1, 1), Some(Type::Quantity), quantities::add),
+    member("sub", (1, 1), Some(Type::Quantity), quantities::subtract),
+    member(
+        "isGreaterThan",
+        (1, 1),
+        Some(Type::Bool),
+        quantities::is_greater_than,
+    ),
+    member("isLessThan", (1, 1), Some(Type::Bool), quantities::is_less_than),
+    member("compareTo", (1, 1), Some(Type::Int), quantities::compare_to),
+    global_range("semver", (1, 2), Some(Type::Version), quantities::semver),
+    global_range("isSemver", (1, 2), Some(Type::Bool), quantities::is_semver),
+    member("major", (0, 0), Some(Type::Int), quantities::major),
+    member("minor", (0, 0), Some(Type::Int), quantities::minor),
+    member("patch", (0, 0), Some(Type::Int), quantities::patch),
+    // Named formats
+    global("format.named", 1, Some(Type::Optional), named_formats::by_name),
+    global(
+        "format.dns1123Label",
+        0,
+        Some(Type::Format),
+        named_formats::dns1123_label,
+    ),
+    global(
+        "format.dns1123Subdomain",
+        0,
+        Some(Type::Format),
+        named_formats::dns1123_subdomain,
+    ),
+    global(
+        "format.dns1035Label",
+        0,
+        Some(Type::Format),
+        named_formats::dns1035_label,
+    ),
+    global(
+        "format.qualifiedName",
+        0,
+        Some(Type::Format),
+        named_formats::qualified,
+    ),
+    global(
+        "format.dns1123LabelPrefix",
+        0,
+        Some(Type::Format),
+        named_formats::dns1123_label_prefix,
+    ),
+    global(
+        "format.dns1123SubdomainPrefix",
+        0,
+        Some(Type::Format),
+        named_formats::dns1123_subdomain_prefix,
+    ),
+    global(
+        "format.dns1035LabelPrefix",
+        0,
+        Some(Type::Format),
+        named_formats::dns1035_label_prefix,
+    ),
+    global(
+        "format.labelValue",
+        0,
+        Some(Type::Format),
+        named_formats::value_of_label,
+    ),
+    global("format.uri", 0, Some(Type::Format), named_formats::uri),
+    global("format.uuid", 0, Some(Type::Format), named_formats::uuid),
+    global("format.byte", 0, Some(Type::Format), named_formats::byte),
+    global("format.date", 0, Some(Type::Format), named_formats::date),
+    global("format.datetime", 0, Some(Type::Format), named_formats::datetime),
+    member("validate", (1, 1), Some(Type::Optional), named_formats::validate),
 ];

@@ -4,6 +4,7 @@
 //! # Role
 //! [`compile`] turns a source into a [`Program`] and refuses what cannot work (undeclared names, unknown
 //! functions, wrong numbers of arguments, literal patterns that are no regular expressions).
+//! [`compile_checked`] also checks types against a [`Declaration`] and tells what the expression can cost.
 //! [`Program::evaluate`] runs it on [`Variables`] within a [`Budget`] of cost (Kubernetes' cost model),
 //! memory and time. [`escape_property`] maps property names to identifiers as Kubernetes does (KA-015).
 //!
@@ -15,14 +16,18 @@
 //!   it has neither a budget nor an interrupt.
 //!
 //! # Where to start reading
-//! `compile` (what is checked), `ast` (the checked form), `evaluate` (how it runs), `functions` (the
+//! `compile` (what is checked), `check` (the type checker), `estimate` (costs before anything runs), `ast` (the checked form), `evaluate` (how it runs), `functions` (the
 //! table of functions), `value` (what it works on).
 
 mod ast;
 mod budget;
+mod check;
 mod compile;
+mod costs;
+mod declaration;
 mod error;
 mod escape;
+mod estimate;
 mod evaluate;
 mod functions;
 mod operators;
@@ -35,8 +40,10 @@ mod trace;
 mod value;
 
 pub use budget::{Budget, OBJECT_COST, RULE_COST};
-pub use compile::{CompileOptions, compile};
+pub use compile::{CheckErrors, CheckedProgram, CompileOptions, Environment, compile, compile_checked};
+pub use declaration::{Declaration, Shape};
 pub use error::{CompileError, EvaluationError, EvaluationErrorKind};
 pub use escape::escape_property;
+pub use functions::NamedFormat;
 pub use program::{Program, Variables};
-pub use value::{JsonTooLarge, Key, Map, Timestamp, Type, Value};
+pub use value::{Extension, JsonTooLarge, Key, Map, Network, Quantity, Timestamp, Type, Url, Value, Version};

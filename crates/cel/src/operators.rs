@@ -6,6 +6,7 @@ use jiff::SignedDuration;
 
 use crate::ast::BinaryOperator;
 use crate::budget::text_cost;
+use crate::costs;
 use crate::error::{EvaluationError, EvaluationErrorKind};
 use crate::evaluate::Context;
 use crate::value::{Comparison, Key, Timestamp, Value, ordering};
@@ -34,7 +35,7 @@ pub(crate) fn binary(
     left: &Value,
     right: &Value,
 ) -> Evaluated {
-    context.budget.charge(1)?;
+    context.budget.charge(costs::operator(operator, left, right))?;
     match operator {
         BinaryOperator::Equal => Ok(Value::Bool(equal(context, left, right)?)),
         BinaryOperator::NotEqual => Ok(Value::Bool(!equal(context, left, right)?)),
@@ -59,7 +60,7 @@ pub(crate) fn equal(context: &mut Context<'_>, left: &Value, right: &Value) -> R
                 return Ok(false);
             }
             for (left, right) in left.iter().zip(right.iter()) {
-                context.budget.charge(1)?;
+                context.budget.work(1)?;
                 if !equal(context, left, right)? {
                     return Ok(false);
                 }
@@ -71,7 +72,7 @@ pub(crate) fn equal(context: &mut Context<'_>, left: &Value, right: &Value) -> R
                 return Ok(false);
             }
             for (key, left) in left.iter() {
-                context.budget.charge(1)?;
+                context.budget.work(1)?;
                 match right.get_key(key) {
                     Some(right) if equal(context, left, right)? => {}
                     _ => return Ok(false),
@@ -95,7 +96,7 @@ fn charge_shorter(context: &mut Context<'_>, left: &Value, right: &Value) -> Res
         (Value::Bytes(left), Value::Bytes(right)) => left.len().min(right.len()),
         _ => return Ok(()),
     };
-    context.budget.charge(text_cost(shorter))
+    context.budget.work(text_cost(shorter))
 }
 
 fn compare(
@@ -116,11 +117,12 @@ fn compare(
     }
 }
 
-fn contains(context: &mut Context<'_>, value: &Value, container: &Value) -> Evaluated {
+/// `value in container`
+pub(crate) fn contains(context: &mut Context<'_>, value: &Value, container: &Value) -> Evaluated {
     match container {
         Value::List(list) => {
             for item in list.iter() {
-                context.budget.charge(1)?;
+                context.budget.work(1)?;
                 if equal(context, value, item)? {
                     return Ok(Value::Bool(true));
                 }
@@ -232,7 +234,7 @@ pub(crate) fn add(context: &mut Context<'_>, left: &Value, right: &Value) -> Eva
         (Value::Double(left), Value::Double(right)) => Ok(Value::Double(left + right)),
         (Value::String(left), Value::String(right)) => {
             let length = left.len().saturating_add(right.len());
-            context.budget.charge(text_cost(length))?;
+            context.budget.work(text_cost(length))?;
             context.budget.allocate(length)?;
             let mut text = String::with_capacity(length);
             text.push_str(left);
@@ -241,14 +243,14 @@ pub(crate) fn add(context: &mut Context<'_>, left: &Value, right: &Value) -> Eva
         }
         (Value::Bytes(left), Value::Bytes(right)) => {
             let length = left.len().saturating_add(right.len());
-            context.budget.charge(text_cost(length))?;
+            context.budget.work(text_cost(length))?;
             context.budget.allocate(length)?;
             Ok(Value::Bytes([&**left, &**right].concat().into()))
         }
         (Value::List(left), Value::List(right)) => {
             let length = left.len().saturating_add(right.len());
             // The reference joins lists without copying and charges one; we copy, a tenth each.
-            context.budget.charge(text_cost(length))?;
+            context.budget.work(text_cost(length))?;
             context.budget.allocate_entries(length)?;
             Ok(Value::list(left.iter().chain(right.iter()).cloned().collect()))
         }

@@ -5,8 +5,11 @@
 //! tree is dropped by recursion; so the tokens are counted first and a source that would make a deep
 //! tree is refused before it is parsed.
 
+mod diagnosis;
+
 use std::sync::Arc;
 
+pub(crate) use self::diagnosis::diagnose;
 use cel::common::ast::{
     CallExpr, ComprehensionExpr, EntryExpr, Expr, IdedExpr, ListExpr, LiteralValue, MapExpr, SelectExpr,
     SourceInfo, operators,
@@ -64,7 +67,16 @@ fn first_error(source: &str, errors: cel::ParseErrors) -> CompileError {
         return CompileError::whole(error.msg);
     }
     let line_start: usize = source.split_inclusive('\n').take(line - 1).map(str::len).sum();
-    CompileError::at(source, line_start + column.saturating_sub(1), error.msg)
+    let offset = line_start + column.saturating_sub(1);
+    // The reference has other words for the variable of these two macros.
+    let before = source.get(..offset).unwrap_or_default().trim_end();
+    let is_listing = before.ends_with(".map(") || before.ends_with(".filter(");
+    let message = if is_listing && error.msg == "argument must be a simple name" {
+        "argument is not an identifier".to_owned()
+    } else {
+        error.msg
+    };
+    CompileError::at(source, offset, message)
 }
 
 /// Where each node stands. The parser gives positions away only together with an error, and numbers
@@ -345,6 +357,7 @@ impl Lowering<'_> {
             ("transformList", 3 | 4) => FoldKind::List,
             ("transformMap", 3 | 4) => FoldKind::Map,
             ("transformMapEntry", 3 | 4) => FoldKind::MapEntries,
+            ("sortBy", 2) => return self.sort_by(target, arguments, offset),
             ("bind", 3) if matches!(&target.form, Form::Name(name) if name == "cel") => {
                 let mut arguments = arguments.into_iter();
                 if let (Some(name), Some(value), Some(body)) =
@@ -390,12 +403,35 @@ impl Lowering<'_> {
             Some(step) => (Some(third), step),
             None => (None, third),
         };
+        let second_offset = second.offset;
+        let (first, second) = (self.variable(first)?, self.variable(second)?);
+        if first == second {
+            return Err(self.error(second_offset, format!("duplicate variable name: {first}")));
+        }
         Ok(Form::Fold(Box::new(FoldSyntax {
             range: *target,
             kind,
-            first: self.variable(first)?,
-            second: Some(self.variable(second)?),
+            first,
+            second: Some(second),
             condition,
+            step,
+        })))
+    }
+
+    fn sort_by(
+        &self,
+        range: Box<Syntax>,
+        arguments: Vec<Syntax>,
+        offset: usize,
+    ) -> Result<Form, CompileError> {
+        let [name, step] = <[Syntax; 2]>::try_from(arguments)
+            .map_err(|_| self.error(offset, "Syntax error: incomplete macro"))?;
+        Ok(Form::Fold(Box::new(FoldSyntax {
+            range: *range,
+            kind: FoldKind::SortBy,
+            first: self.variable(name)?,
+            second: None,
+            condition: None,
             step,
         })))
     }

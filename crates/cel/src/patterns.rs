@@ -27,6 +27,23 @@ pub(crate) fn compile(pattern: &str) -> Result<Arc<Regex>, String> {
     build(pattern, LITERAL_SIZE)
 }
 
+/// The reference's words for a pattern that does not compile; for most mistakes those of this library.
+pub(crate) fn explained(pattern: &str, reason: &str) -> String {
+    let known = [
+        ("unclosed group", "missing closing )"),
+        ("unopened group", "unexpected )"),
+        ("unclosed character class", "missing closing ]"),
+        (
+            "repetition operator missing expression",
+            "missing argument to repetition operator",
+        ),
+    ];
+    match known.iter().find(|(ours, _)| reason.contains(ours)) {
+        Some((_, theirs)) => format!("error parsing regexp: {theirs}: `{pattern}`"),
+        None => format!("error parsing regexp: {}", reason.replace('\n', " ")),
+    }
+}
+
 fn build(pattern: &str, size: usize) -> Result<Arc<Regex>, String> {
     RegexBuilder::new(pattern)
         .size_limit(size)
@@ -53,7 +70,7 @@ impl Patterns {
         if let Some((_, regex)) = self.kept.iter().find(|(kept, _)| kept == pattern) {
             return Ok(regex.clone());
         }
-        budget.charge(COMPILE_COST.saturating_add(text_cost(pattern.len())))?;
+        budget.work(COMPILE_COST.saturating_add(text_cost(pattern.len())))?;
         budget.allocate(COMPUTED_SIZE / 8)?;
         let regex = build(pattern, COMPUTED_SIZE).map_err(|error| {
             EvaluationError::argument(format!("error parsing regexp: {}", error.replace('\n', " ")))
@@ -74,7 +91,7 @@ fn prepared(context: &mut Context<'_>, text: &str, pattern: &str) -> Result<Arc<
         .div_ceil(4)
         .max(1);
     let cost = text_cost(text.len().saturating_add(1)).saturating_mul(pattern_cost);
-    context.budget.charge(cost)?;
+    context.budget.work(cost)?;
     context.patterns.find(pattern, context.budget)
 }
 
@@ -113,7 +130,7 @@ pub(crate) fn find_all(context: &mut Context<'_>, arguments: &[Value]) -> Result
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);
     let mut found = Vec::new();
     for one in regex.find_iter(text).take(limit) {
-        context.budget.charge(1)?;
+        context.budget.work(1)?;
         context.budget.allocate_entries(1)?;
         context.budget.allocate(one.len())?;
         found.push(Value::from(one.as_str()));

@@ -4,18 +4,26 @@
 //! pointer. An object is converted once and then serves every rule on it.
 
 mod compare;
+mod extension;
 mod json;
 mod map;
+mod quantity;
 mod timestamp;
+mod url;
+mod version;
 
 use std::sync::Arc;
 
 use jiff::SignedDuration;
 
 pub(crate) use compare::{Comparison, compare_numbers, ordering};
+pub use extension::{Extension, Network};
 pub use json::JsonTooLarge;
 pub use map::{Key, Map};
+pub use quantity::Quantity;
 pub use timestamp::Timestamp;
+pub use url::Url;
+pub use version::Version;
 
 /// A CEL value.
 #[derive(Clone, Debug)]
@@ -46,6 +54,8 @@ pub enum Value {
     Type(Type),
     /// `optional_type`: what `.?` and `optional.of` give
     Optional(Option<Arc<Value>>),
+    /// A value of one of Kubernetes' libraries
+    Extension(Arc<Extension>),
 }
 
 /// The type of a value.
@@ -66,6 +76,12 @@ pub enum Type {
     Type,
     Optional,
     Dyn,
+    Url,
+    Ip,
+    Cidr,
+    Quantity,
+    Version,
+    Format,
 }
 
 impl Type {
@@ -86,6 +102,12 @@ impl Type {
             Type::Type => "type",
             Type::Optional => "optional_type",
             Type::Dyn => "dyn",
+            Type::Url => "kubernetes.URL",
+            Type::Ip => "net.IP",
+            Type::Cidr => "net.CIDR",
+            Type::Quantity => "kubernetes.Quantity",
+            Type::Version => "kubernetes.Semver",
+            Type::Format => "kubernetes.NamedFormat",
         }
     }
 
@@ -105,6 +127,8 @@ impl Type {
             "google.protobuf.Duration" => Type::Duration,
             "type" => Type::Type,
             "optional_type" => Type::Optional,
+            "net.IP" => Type::Ip,
+            "net.CIDR" => Type::Cidr,
             _ => return None,
         })
     }
@@ -127,6 +151,7 @@ impl Value {
             Value::Duration(_) => Type::Duration,
             Value::Type(_) => Type::Type,
             Value::Optional(_) => Type::Optional,
+            Value::Extension(extension) => extension.type_of(),
         }
     }
 
@@ -181,6 +206,10 @@ impl Value {
         Value::Optional(None)
     }
 
+    pub(crate) fn extension(extension: Extension) -> Value {
+        Value::Extension(Arc::new(extension))
+    }
+
     pub(crate) fn some(value: Value) -> Value {
         Value::Optional(Some(Arc::new(value)))
     }
@@ -193,6 +222,7 @@ impl PartialEq for Value {
             (Value::List(left), Value::List(right)) => left == right,
             (Value::Map(left), Value::Map(right)) => left == right,
             (Value::Optional(left), Value::Optional(right)) => left == right,
+            (Value::Extension(left), Value::Extension(right)) => left == right,
             _ => compare::scalars_equal(self, other),
         }
     }

@@ -28,7 +28,7 @@ fn an_undeclared_name_is_shown_with_its_place() {
     );
     assert_eq!(
         refusal("'é' + wrong"),
-        "ERROR: <input>:1:7: undeclared reference to 'wrong' (in container '')\n | 'é' + wrong\n | ......^"
+        "ERROR: <input>:1:7: undeclared reference to 'wrong' (in container '')\n | 'é' + wrong\n | .．....^"
     );
 }
 
@@ -42,8 +42,8 @@ fn macro_variables_end_with_their_macro() {
 #[test]
 fn unknown_functions_and_wrong_arguments_are_named() {
     assert_eq!(
-        refusal("quantity('1')"),
-        "ERROR: <input>:1:9: undeclared reference to 'quantity' (in container '')\n | quantity('1')\n | ........^"
+        refusal("amount('1')"),
+        "ERROR: <input>:1:7: undeclared reference to 'amount' (in container '')\n | amount('1')\n | ......^"
     );
     assert!(refusal("self.isURL()").contains("undeclared reference to 'isURL'"));
     assert!(refusal("math.least(1, 2)").contains("undeclared reference to 'math'"));

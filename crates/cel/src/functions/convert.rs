@@ -4,7 +4,7 @@ use crate::error::{EvaluationError, EvaluationErrorKind};
 use crate::evaluate::Context;
 use crate::operators::{checked_duration, int_overflow, uint_overflow};
 use crate::text;
-use crate::value::{Timestamp, Type, Value};
+use crate::value::{Extension, Timestamp, Type, Value};
 
 type Evaluated = Result<Value, EvaluationError>;
 
@@ -26,7 +26,7 @@ pub(super) fn int(context: &mut Context<'_>, arguments: &[Value]) -> Evaluated {
         Value::Double(value) if fits_int(*value) => Ok(Value::Int(value.trunc() as i64)),
         Value::Double(_) => Err(int_overflow()),
         Value::String(value) => {
-            context.budget.charge_text(value.len())?;
+            context.budget.work_text(value.len())?;
             value
                 .parse()
                 .map(Value::Int)
@@ -51,7 +51,7 @@ pub(super) fn uint(context: &mut Context<'_>, arguments: &[Value]) -> Evaluated 
         }
         Value::Double(_) => Err(uint_overflow()),
         Value::String(value) => {
-            context.budget.charge_text(value.len())?;
+            context.budget.work_text(value.len())?;
             value
                 .parse()
                 .map(Value::Uint)
@@ -67,7 +67,7 @@ pub(super) fn double(context: &mut Context<'_>, arguments: &[Value]) -> Evaluate
         Value::Int(value) => Ok(Value::Double(*value as f64)),
         Value::Uint(value) => Ok(Value::Double(*value as f64)),
         Value::String(value) => {
-            context.budget.charge_text(value.len())?;
+            context.budget.work_text(value.len())?;
             value
                 .parse()
                 .map(Value::Double)
@@ -87,7 +87,7 @@ pub(super) fn string(context: &mut Context<'_>, arguments: &[Value]) -> Evaluate
         Value::Timestamp(value) => value.to_string(),
         Value::Duration(value) => text::duration(*value),
         Value::Bytes(value) => {
-            context.budget.charge_text(value.len())?;
+            context.budget.work_text(value.len())?;
             context.budget.allocate(value.len())?;
             std::str::from_utf8(value)
                 .map_err(|_| {
@@ -98,6 +98,11 @@ pub(super) fn string(context: &mut Context<'_>, arguments: &[Value]) -> Evaluate
                 })?
                 .to_owned()
         }
+        Value::Extension(extension) => match &**extension {
+            Extension::Ip(address) => address.to_string(),
+            Extension::Cidr(network) => network.to_string(),
+            _ => return Err(EvaluationError::no_overload("string", arguments)),
+        },
         _ => return Err(EvaluationError::no_overload("string", arguments)),
     };
     Ok(Value::from(text))
@@ -107,7 +112,7 @@ pub(super) fn bytes(context: &mut Context<'_>, arguments: &[Value]) -> Evaluated
     match one(arguments) {
         Value::Bytes(value) => Ok(Value::Bytes(value.clone())),
         Value::String(value) => {
-            context.budget.charge_text(value.len())?;
+            context.budget.work_text(value.len())?;
             context.budget.allocate(value.len())?;
             Ok(Value::Bytes(value.as_bytes().into()))
         }
@@ -134,7 +139,7 @@ pub(super) fn timestamp(context: &mut Context<'_>, arguments: &[Value]) -> Evalu
             .map(Value::Timestamp)
             .ok_or_else(|| EvaluationError::overflow("timestamp overflow")),
         Value::String(value) => {
-            context.budget.charge_text(value.len())?;
+            context.budget.work_text(value.len())?;
             Timestamp::parse(value)
                 .map(Value::Timestamp)
                 .ok_or_else(|| EvaluationError::conversion(Type::String, Type::Timestamp))
@@ -147,7 +152,7 @@ pub(super) fn duration(context: &mut Context<'_>, arguments: &[Value]) -> Evalua
     match one(arguments) {
         Value::Duration(value) => Ok(Value::Duration(*value)),
         Value::String(value) => {
-            context.budget.charge_text(value.len())?;
+            context.budget.work_text(value.len())?;
             match text::parse_duration(value) {
                 Some(parsed) => checked_duration(Some(parsed)),
                 None => Err(EvaluationError::conversion(Type::String, Type::Duration)),

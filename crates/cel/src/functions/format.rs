@@ -20,7 +20,7 @@ pub(super) fn format(context: &mut Context<'_>, arguments: &[Value]) -> Result<V
     let [Value::String(template), Value::List(values)] = arguments else {
         return Err(EvaluationError::no_overload("format", arguments));
     };
-    context.budget.charge_text(template.len())?;
+    context.budget.work_text(template.len())?;
     let mut output = Output {
         context,
         text: String::new(),
@@ -116,7 +116,7 @@ struct Output<'a, 'b> {
 impl Output<'_, '_> {
     /// Values share their parts, so a small list can print as a huge text: each piece is charged.
     fn push(&mut self, piece: &str) -> Formatted {
-        self.context.budget.charge_text(piece.len())?;
+        self.context.budget.work_text(piece.len())?;
         self.context.budget.allocate(piece.len())?;
         self.text.push_str(piece);
         Ok(())
@@ -209,7 +209,7 @@ impl Output<'_, '_> {
                 }
                 self.push("}")
             }
-            Value::Optional(_) => wrong(
+            Value::Optional(_) | Value::Extension(_) => wrong(
                 "string clause can only be used on strings, bools, bytes, ints, doubles, maps, lists, types, \
                  durations, and timestamps",
                 value,
@@ -219,7 +219,7 @@ impl Output<'_, '_> {
 
     fn quoted(&mut self, prefix: &str, text: &str) -> Formatted {
         self.push(prefix)?;
-        self.context.budget.charge_text(text.len())?;
+        self.context.budget.work_text(text.len())?;
         self.push(&super::strings::quoted(text))
     }
 
@@ -244,7 +244,7 @@ impl Output<'_, '_> {
     }
 
     fn hexadecimal_bytes(&mut self, bytes: &[u8]) -> Result<String, EvaluationError> {
-        self.context.budget.charge_text(bytes.len())?;
+        self.context.budget.work_text(bytes.len())?;
         self.context.budget.allocate(bytes.len().saturating_mul(2))?;
         let mut digits = String::with_capacity(bytes.len() * 2);
         for byte in bytes {

@@ -18,7 +18,7 @@ fn items<'a>(
         [Value::List(items)] => {
             context
                 .budget
-                .charge(u64::try_from(items.len()).unwrap_or(u64::MAX))?;
+                .work(u64::try_from(items.len()).unwrap_or(u64::MAX))?;
             Ok(items)
         }
         _ => Err(EvaluationError::no_overload(name, arguments)),
@@ -32,7 +32,7 @@ fn order(
     right: &Value,
 ) -> Result<Ordering, EvaluationError> {
     if let (Value::String(left), Value::String(right)) = (left, right) {
-        context.budget.charge_text(left.len().min(right.len()))?;
+        context.budget.work_text(left.len().min(right.len()))?;
     }
     match ordering(left, right) {
         Comparison::Ordered(ordering) => Ok(ordering),

@@ -37,7 +37,7 @@ fn is_zero(value: &Value) -> bool {
         Value::List(value) => value.is_empty(),
         Value::Map(value) => value.is_empty(),
         Value::Duration(value) => value.is_zero(),
-        Value::Timestamp(_) | Value::Type(_) | Value::Optional(Some(_)) => false,
+        Value::Timestamp(_) | Value::Type(_) | Value::Optional(Some(_)) | Value::Extension(_) => false,
     }
 }
 
@@ -57,4 +57,37 @@ pub(super) fn value(_: &mut Context<'_>, arguments: &[Value]) -> Evaluated {
         )),
         _ => Err(EvaluationError::no_overload("value", arguments)),
     }
+}
+
+pub(super) fn first(_: &mut Context<'_>, arguments: &[Value]) -> Evaluated {
+    match arguments {
+        [Value::List(items)] => Ok(items.first().cloned().map_or_else(Value::none, Value::some)),
+        _ => Err(EvaluationError::no_overload("first", arguments)),
+    }
+}
+
+pub(super) fn last(_: &mut Context<'_>, arguments: &[Value]) -> Evaluated {
+    match arguments {
+        [Value::List(items)] => Ok(items.last().cloned().map_or_else(Value::none, Value::some)),
+        _ => Err(EvaluationError::no_overload("last", arguments)),
+    }
+}
+
+/// The contents of a list of optionals, without the empty ones.
+pub(super) fn unwrap(context: &mut Context<'_>, arguments: &[Value]) -> Evaluated {
+    let [Value::List(items)] = arguments else {
+        return Err(EvaluationError::no_overload("unwrapOpt", arguments));
+    };
+    context.budget.allocate_entries(items.len())?;
+    let mut contents = Vec::with_capacity(items.len());
+    for item in items.iter() {
+        let Value::Optional(inner) = item else {
+            return Err(EvaluationError::argument(format!(
+                "value of type {} is not optional",
+                item.type_of().name()
+            )));
+        };
+        contents.extend(inner.as_deref().cloned());
+    }
+    Ok(Value::list(contents))
 }

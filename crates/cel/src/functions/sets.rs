@@ -17,7 +17,7 @@ fn lists<'a>(name: &str, arguments: &'a [Value]) -> Result<(&'a [Value], &'a [Va
 
 fn has(context: &mut Context<'_>, list: &[Value], wanted: &Value) -> Result<bool, EvaluationError> {
     for item in list {
-        context.budget.charge(1)?;
+        context.budget.work(1)?;
         if operators::equal(context, item, wanted)? {
             return Ok(true);
         }

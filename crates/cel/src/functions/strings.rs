@@ -16,7 +16,7 @@ fn int(value: usize) -> Evaluated {
 pub(super) fn size(context: &mut Context<'_>, arguments: &[Value]) -> Evaluated {
     match arguments {
         [Value::String(text)] => {
-            context.budget.charge(text_cost(text.len()))?;
+            context.budget.work(text_cost(text.len()))?;
             int(text.chars().count())
         }
         [Value::Bytes(bytes)] => int(bytes.len()),
@@ -29,7 +29,7 @@ pub(super) fn size(context: &mut Context<'_>, arguments: &[Value]) -> Evaluated 
 pub(super) fn starts_with(context: &mut Context<'_>, arguments: &[Value]) -> Evaluated {
     match arguments {
         [Value::String(text), Value::String(prefix)] => {
-            context.budget.charge(text_cost(text.len()))?;
+            context.budget.work(text_cost(text.len()))?;
             Ok(Value::Bool(text.starts_with(&**prefix)))
         }
         _ => Err(EvaluationError::no_overload("startsWith", arguments)),
@@ -39,7 +39,7 @@ pub(super) fn starts_with(context: &mut Context<'_>, arguments: &[Value]) -> Eva
 pub(super) fn ends_with(context: &mut Context<'_>, arguments: &[Value]) -> Evaluated {
     match arguments {
         [Value::String(text), Value::String(suffix)] => {
-            context.budget.charge(text_cost(text.len()))?;
+            context.budget.work(text_cost(text.len()))?;
             Ok(Value::Bool(text.ends_with(&**suffix)))
         }
         _ => Err(EvaluationError::no_overload("endsWith", arguments)),
@@ -48,7 +48,7 @@ pub(super) fn ends_with(context: &mut Context<'_>, arguments: &[Value]) -> Evalu
 
 /// The reference's cost of a search: both lengths multiplied.
 fn charge_search(context: &mut Context<'_>, text: &str, wanted: &str) -> Result<(), EvaluationError> {
-    context.budget.charge(
+    context.budget.work(
         text_cost(text.len())
             .saturating_mul(text_cost(wanted.len()).max(1))
             .max(1),
@@ -96,7 +96,7 @@ fn offset_or_end(text: &str, index: i64) -> Result<Option<usize>, EvaluationErro
 pub(super) fn char_at(context: &mut Context<'_>, arguments: &[Value]) -> Evaluated {
     match arguments {
         [Value::String(text), Value::Int(index)] => {
-            context.budget.charge_text(text.len())?;
+            context.budget.work_text(text.len())?;
             let offset = position(text, *index)?;
             let character = text[offset..]
                 .chars()
@@ -113,7 +113,7 @@ pub(super) fn index_of(context: &mut Context<'_>, arguments: &[Value]) -> Evalua
     match arguments {
         [Value::List(items), wanted] => {
             for (index, item) in items.iter().enumerate() {
-                context.budget.charge(1)?;
+                context.budget.work(1)?;
                 if operators::equal(context, item, wanted)? {
                     return int(index);
                 }
@@ -146,7 +146,7 @@ pub(super) fn last_index_of(context: &mut Context<'_>, arguments: &[Value]) -> E
     match arguments {
         [Value::List(items), wanted] => {
             for (index, item) in items.iter().enumerate().rev() {
-                context.budget.charge(1)?;
+                context.budget.work(1)?;
                 if operators::equal(context, item, wanted)? {
                     return int(index);
                 }
@@ -190,7 +190,7 @@ pub(super) fn join(context: &mut Context<'_>, arguments: &[Value]) -> Evaluated 
     };
     context
         .budget
-        .charge(u64::try_from(items.len()).unwrap_or(u64::MAX))?;
+        .work(u64::try_from(items.len()).unwrap_or(u64::MAX))?;
     let mut length = 0_usize;
     for item in items.iter() {
         let Value::String(text) = item else {
@@ -198,7 +198,7 @@ pub(super) fn join(context: &mut Context<'_>, arguments: &[Value]) -> Evaluated 
         };
         length = length.saturating_add(text.len()).saturating_add(separator.len());
     }
-    context.budget.charge(text_cost(length))?;
+    context.budget.work(text_cost(length))?;
     context.budget.allocate(length)?;
     let mut joined = String::with_capacity(length);
     for (index, text) in items.iter().filter_map(Value::as_str).enumerate() {
@@ -217,7 +217,7 @@ pub(super) fn split(context: &mut Context<'_>, arguments: &[Value]) -> Evaluated
         [Value::String(text), Value::String(separator), Value::Int(limit)] => (text, separator, *limit),
         _ => return Err(EvaluationError::no_overload("split", arguments)),
     };
-    context.budget.charge_text(text.len())?;
+    context.budget.work_text(text.len())?;
     context.budget.allocate(text.len())?;
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);
     let mut parts = Vec::new();
@@ -257,7 +257,7 @@ pub(super) fn substring(context: &mut Context<'_>, arguments: &[Value]) -> Evalu
         [Value::String(text), Value::Int(start), Value::Int(end)] => (text, *start, Some(*end)),
         _ => return Err(EvaluationError::no_overload("substring", arguments)),
     };
-    context.budget.charge_text(text.len())?;
+    context.budget.work_text(text.len())?;
     context.budget.allocate(text.len())?;
     if let Some(end) = end
         && start > end
@@ -289,7 +289,7 @@ pub(super) fn replace(context: &mut Context<'_>, arguments: &[Value]) -> Evaluat
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);
     let count = text.matches(&**old).take(limit).count();
     let length = text.len().saturating_add(count.saturating_mul(new.len()));
-    context.budget.charge(text_cost(length))?;
+    context.budget.work(text_cost(length))?;
     context.budget.allocate(length)?;
     Ok(Value::from(text.replacen(&**old, new, limit)))
 }
@@ -302,7 +302,7 @@ fn mapped(
 ) -> Evaluated {
     match arguments {
         [Value::String(text)] => {
-            context.budget.charge_text(text.len())?;
+            context.budget.work_text(text.len())?;
             context.budget.allocate(text.len())?;
             Ok(Value::from(change(text)))
         }
@@ -327,7 +327,7 @@ pub(super) fn reverse(context: &mut Context<'_>, arguments: &[Value]) -> Evaluat
     if let [Value::List(items)] = arguments {
         context
             .budget
-            .charge(u64::try_from(items.len()).unwrap_or(u64::MAX))?;
+            .work(u64::try_from(items.len()).unwrap_or(u64::MAX))?;
         context.budget.allocate_entries(items.len())?;
         return Ok(Value::list(items.iter().rev().cloned().collect()));
     }
@@ -339,7 +339,7 @@ pub(super) fn quote(context: &mut Context<'_>, arguments: &[Value]) -> Evaluated
     let [Value::String(text)] = arguments else {
         return Err(EvaluationError::no_overload("strings.quote", arguments));
     };
-    context.budget.charge_text(text.len())?;
+    context.budget.work_text(text.len())?;
     context
         .budget
         .allocate(text.len().saturating_mul(2).saturating_add(2))?;

@@ -13,7 +13,7 @@ fn local(context: &mut Context<'_>, name: &str, arguments: &[Value]) -> Result<D
     let civil = match arguments {
         [Value::Timestamp(time)] => time.utc(),
         [Value::Timestamp(time), Value::String(zone)] => {
-            context.budget.charge_text(zone.len())?;
+            context.budget.work_text(zone.len())?;
             time.in_zone(&time_zone(zone)?)
         }
         _ => return Err(EvaluationError::no_overload(name, arguments)),

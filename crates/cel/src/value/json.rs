@@ -121,6 +121,7 @@ impl Writer {
             Value::Duration(value) => Json::String(text::duration(*value)),
             Value::Type(value) => Json::String(value.name().to_owned()),
             Value::Optional(Some(value)) => self.write(value)?,
+            Value::Extension(extension) => Json::String(extension.type_of().name().to_owned()),
         })
     }
 }
