@@ -224,7 +224,12 @@ impl FieldError {
         );
         if let (true, Some(value)) = (shows_value, &self.value) {
             text.push_str(": ");
-            text.push_str(&value.to_string());
+            // Texts are quoted; structures are shown as Go writes JSON.
+            if value.is_object() || value.is_array() {
+                text.push_str(&shown(value));
+            } else {
+                text.push_str(&value.to_string());
+            }
         }
         if !self.detail.is_empty() {
             text.push_str(": ");
@@ -232,6 +237,15 @@ impl FieldError {
         }
         text
     }
+}
+
+/// A value as Go writes JSON, which escapes what could be taken for HTML.
+pub(crate) fn shown(value: &Value) -> String {
+    value
+        .to_string()
+        .replace('<', "\\u003c")
+        .replace('>', "\\u003e")
+        .replace('&', "\\u0026")
 }
 
 impl fmt::Display for FieldError {

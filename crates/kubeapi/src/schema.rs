@@ -26,5 +26,6 @@ pub use pattern::compile_pattern;
 pub use prune::prune;
 pub use ratchet::Correlation;
 pub use restore::restore_error;
-pub use rules::{Rules, compile_rules};
+pub use rules::{Judgement, Rules, compile_rules};
+pub(crate) use rules::{MAX_REQUEST, Rule, compile_rule, count, declare, shown_rule};
 pub use validate::{validate, validate_update};

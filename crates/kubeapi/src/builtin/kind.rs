@@ -163,6 +163,16 @@ impl KindInfo {
     /// as it was: faults that it had already and that the update left alone do not count (custom kinds), and immutable
     /// fields are compared (built-in kinds).
     pub fn validate(&self, object: &Value, old: Option<&Value>) -> Vec<FieldError> {
+        self.validate_with_warnings(object, old, &mut Vec::new())
+    }
+
+    /// As [`KindInfo::validate`]; broken rules on what the update left alone become warnings.
+    pub fn validate_with_warnings(
+        &self,
+        object: &Value,
+        old: Option<&Value>,
+        warnings: &mut Vec<String>,
+    ) -> Vec<FieldError> {
         if !self.custom {
             return self.strategy.validate(&self.node, object, old);
         }
@@ -179,7 +189,9 @@ impl KindInfo {
                               errors to complete validation";
                 errors.push(FieldError::invalid(&FieldPath::root(), Value::Null, detail));
             } else {
-                errors.extend(rules.validate(object, old));
+                let found = rules.judge(object, old);
+                errors.extend(found.errors);
+                warnings.extend(found.unchanged.iter().map(ToString::to_string));
             }
         }
         errors

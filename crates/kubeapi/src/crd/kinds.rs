@@ -55,7 +55,7 @@ fn kind_of(crd: &Value, version: &Value, storage_version: &str) -> Result<KindIn
         open.preserve_unknown_fields = true;
         node = Arc::new(open);
     }
-    let rules = compile_rules(&node)?;
+    let rules = document.map(|document| compile_rules(document, &node));
     let name = text(version, "/name");
     Ok(KindInfo {
         group: group.to_owned(),
@@ -75,7 +75,7 @@ fn kind_of(crd: &Value, version: &Value, storage_version: &str) -> Result<KindIn
         subresources: Vec::new(),
         storage_resource: format!("{group}/{plural}"),
         storage_version: storage_version.to_owned(),
-        rules: (!rules.is_empty()).then(|| Arc::new(rules)),
+        rules: rules.filter(|rules| !rules.is_empty()).map(Arc::new),
         node,
         columns: columns_of(version),
         selectable_fields: selectable_fields_of(version),

@@ -1,15 +1,17 @@
 //! The rules for the schema of a version beyond its structural form
 //! (`ValidateCustomResourceDefinitionOpenAPISchema` and the check of defaults of the reference).
 
+mod expressions;
 mod lists;
 mod rules;
 
 use serde_json::{Value, json};
 
+use self::expressions::{Expressions, Scope};
 use super::structural;
 use crate::{
     field::{FieldError, FieldPath},
-    schema::{self, Node, compile_rules},
+    schema::{self, Node},
 };
 
 const TYPES: [&str; 6] = ["array", "boolean", "integer", "number", "object", "string"];
@@ -40,8 +42,16 @@ const AT_ROOT: [&str; 22] = [
 ];
 const AT_ROOT_SHOWN: &str = "[Description Type Format Title Maximum ExclusiveMaximum Minimum ExclusiveMinimum MaxLength MinLength Pattern MaxItems MinItems UniqueItems MultipleOf Required Items Properties ExternalDocs Example XPreserveUnknownFields XValidations]";
 
-/// Checks the schema at `path`; its rules are compiled only when nothing else is wrong, since their texts would mislead.
-pub(super) fn validate(document: &Value, has_status: bool, path: &FieldPath, errors: &mut Vec<FieldError>) {
+/// Checks the schema at `path`. A rule is compiled only when nothing else is wrong at its place or below, since what the
+/// compiler says would mislead. `is_unchanged` tells that the schema was there before, so that a rule that may cost too
+/// much stays.
+pub(super) fn validate(
+    document: &Value,
+    has_status: bool,
+    is_unchanged: bool,
+    path: &FieldPath,
+    errors: &mut Vec<FieldError>,
+) {
     let before = errors.len();
     if has_status {
         validate_root(document, path, errors);
@@ -55,20 +65,28 @@ pub(super) fn validate(document: &Value, has_status: bool, path: &FieldPath, err
     let shape = structural::validate(document, path);
     let is_structural = shape.is_empty();
     errors.extend(shape);
-    visit(document, path, Context::default(), true, errors);
+    let mut is_usable = is_structural;
     if is_structural {
+        let known = errors.len();
         validate_defaults(document, path, errors);
+        is_usable = errors.len() == known;
     }
-    if errors.len() > before {
-        return;
-    }
-    match Node::from_crd_schema(document) {
-        Ok(node) => {
-            if let Err(faults) = compile_rules(&node) {
-                errors.extend(faults.into_iter().map(|fault| below(path, fault)));
-            }
-        }
-        Err(faults) => errors.extend(faults.into_iter().map(|fault| below(path, fault))),
+    let mut expressions = Expressions::new(is_unchanged);
+    let scope = is_usable.then(Scope::root);
+    visit(
+        document,
+        path,
+        Context::default(),
+        true,
+        scope.as_ref(),
+        &mut expressions,
+        errors,
+    );
+    errors.extend(expressions.into_errors(path));
+    if errors.len() == before
+        && let Err(faults) = Node::from_crd_schema(document)
+    {
+        errors.extend(faults.into_iter().map(|fault| below(path, fault)));
     }
 }
 
@@ -116,8 +134,19 @@ struct Context {
     no_defaults: Option<&'static str>,
 }
 
-fn visit(schema: &Value, path: &FieldPath, context: Context, is_root: bool, errors: &mut Vec<FieldError>) {
+/// Checks a schema and those below it. `scope` is there where rules may stand.
+fn visit(
+    schema: &Value,
+    path: &FieldPath,
+    context: Context,
+    is_root: bool,
+    scope: Option<&Scope>,
+    expressions: &mut Expressions,
+    errors: &mut Vec<FieldError>,
+) {
     let Some(fields) = schema.as_object() else { return };
+    let before = errors.len();
+    let inside = scope.map(|scope| scope.below(schema));
     forbidden(schema, path, context, errors);
     if let Some(additional) = schema
         .get("additionalProperties")
@@ -138,7 +167,15 @@ fn visit(schema: &Value, path: &FieldPath, context: Context, is_root: bool, erro
         if context.inside_metadata {
             inner.no_defaults = Some("inside additionalProperties applying to object metadata");
         }
-        visit(additional, &at, inner, false, errors);
+        visit(
+            additional,
+            &at,
+            inner,
+            false,
+            inside.as_ref(),
+            expressions,
+            errors,
+        );
     }
     for (name, property) in schema
         .get("properties")
@@ -158,16 +195,19 @@ fn visit(schema: &Value, path: &FieldPath, context: Context, is_root: bool, erro
                 });
             }
         }
+        let inside = inside.as_ref().map(|inside| inside.of_properties(schema, path));
         visit(
             property,
             &path.child("properties").key(name),
             inner,
             false,
+            inside.as_ref(),
+            expressions,
             errors,
         );
     }
     if let Some(not) = fields.get("not") {
-        visit(not, &path.child("not"), context, false, errors);
+        visit(not, &path.child("not"), context, false, None, expressions, errors);
     }
     for junctor in ["allOf", "oneOf", "anyOf"] {
         for (index, part) in schema
@@ -177,14 +217,27 @@ fn visit(schema: &Value, path: &FieldPath, context: Context, is_root: bool, erro
             .flatten()
             .enumerate()
         {
-            visit(part, &path.child(junctor).index(index), context, false, errors);
+            let at = path.child(junctor).index(index);
+            visit(part, &at, context, false, None, expressions, errors);
         }
     }
     if let Some(items) = fields.get("items") {
-        visit(items, &path.child("items"), context, false, errors);
+        let inside = inside.as_ref().map(|inside| inside.of_items(schema, path));
+        visit(
+            items,
+            &path.child("items"),
+            context,
+            false,
+            inside.as_ref(),
+            expressions,
+            errors,
+        );
     }
     lists::check(schema, path, errors);
     rules::check(schema, path, errors);
+    if let (Some(scope), true) = (scope, errors.len() == before) {
+        expressions.check(schema, path, is_root, scope);
+    }
 }
 
 fn text<'schema>(schema: &'schema Value, name: &str) -> &'schema str {

@@ -43,7 +43,7 @@ pub fn validate_crd(crd: &Value, old: Option<&Value>) -> Vec<FieldError> {
     }
     // Reading schemas and compiling rules takes long, and what was accepted as it stands is not judged again.
     let is_new = old.is_none_or(|old| old.get("spec") != crd.get("spec"));
-    validate_versions(crd, is_new, &path, &mut errors);
+    validate_versions(crd, old, is_new, &path, &mut errors);
     validate_names(crd, &path.child("names"), &mut errors);
     conversion::validate(crd, &path.child("conversion"), &mut errors);
     if crd.pointer("/spec/preserveUnknownFields") == Some(&Value::Bool(true))
@@ -107,7 +107,13 @@ impl Shared {
     }
 }
 
-fn validate_versions(crd: &Value, with_schemas: bool, path: &FieldPath, errors: &mut Vec<FieldError>) {
+fn validate_versions(
+    crd: &Value,
+    old: Option<&Value>,
+    with_schemas: bool,
+    path: &FieldPath,
+    errors: &mut Vec<FieldError>,
+) {
     let shared = Shared::of(crd);
     let list: Vec<&Value> = versions(crd).collect();
     let at = path.child("versions");
@@ -147,7 +153,13 @@ fn validate_versions(crd: &Value, with_schemas: bool, path: &FieldPath, errors: 
             let has_status = version
                 .pointer("/subresources/status")
                 .is_some_and(Value::is_object);
-            schemas::validate(schema, has_status, &at.child("openAPIV3Schema"), errors);
+            let name = text(version, "/name");
+            let is_unchanged = old.is_some_and(|old| {
+                versions(old)
+                    .any(|other| text(other, "/name") == name && other.get("schema") == version.get("schema"))
+            });
+            let at = at.child("openAPIV3Schema");
+            schemas::validate(schema, has_status, is_unchanged, &at, errors);
         }
         if let Some(at) = place(shared.subresources, "subresources", "subresources") {
             version::scale(version, &at, errors);

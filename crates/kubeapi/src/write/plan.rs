@@ -104,7 +104,7 @@ impl Api {
                 apply::track_update(&kind.node, live, &mut object, &options);
             }
             self.prepare(request, name, prior, &mut object)?;
-            validate(request, name, prior, &object)?;
+            validate(request, name, prior, &object, &mut warnings)?;
         }
         // A creation of what is there is refused only now: the reference judges the object first.
         if let (Intention::Create(_), Some(_)) = (&request.intention, prior) {
@@ -268,7 +268,13 @@ impl Api {
     }
 }
 
-fn validate(request: &WriteRequest, name: &str, prior: Option<&Value>, object: &Value) -> ApiResult<()> {
+fn validate(
+    request: &WriteRequest,
+    name: &str,
+    prior: Option<&Value>,
+    object: &Value,
+    warnings: &mut Vec<String>,
+) -> ApiResult<()> {
     let kind = &request.kind;
     let old = prior.filter(|_| !matches!(request.intention, Intention::Create(_)));
     // Definitions are checked by the rules of custom resources.
@@ -277,7 +283,7 @@ fn validate(request: &WriteRequest, name: &str, prior: Option<&Value>, object: &
     if let Some(old) = old {
         errors.extend(names::check_metadata_update(object, old));
     }
-    errors.extend(kind.validate(object, old));
+    errors.extend(kind.validate_with_warnings(object, old, warnings));
     refuse(kind, name, &errors)
 }
 

@@ -3,7 +3,7 @@
 use mainstay_cel::{Budget, EvaluationError, EvaluationErrorKind, OBJECT_COST, Value as Cel, Variables};
 use serde_json::Value;
 
-use super::{Place, Rule, convert::to_cel};
+use super::{Judgement, Place, Rule, convert::to_cel};
 use crate::{
     field::{FieldError, FieldErrorKind, FieldPath},
     schema::{Correlation, Node},
@@ -14,11 +14,11 @@ const MAX_MESSAGE_BYTES: usize = 5 * 1024;
 const OUT_OF_BUDGET: &str =
     "validation failed due to running out of cost budget, no further validation rules will be run";
 
-pub(super) fn run(root: &Place, object: &Value, old: Option<&Value>) -> Vec<FieldError> {
+pub(super) fn run(root: &Place, object: &Value, old: Option<&Value>) -> Judgement {
     let mut run = Run {
         left: OBJECT_COST,
         stopped: false,
-        errors: Vec::new(),
+        found: Judgement::default(),
     };
     run.visit(
         root,
@@ -28,13 +28,13 @@ pub(super) fn run(root: &Place, object: &Value, old: Option<&Value>) -> Vec<Fiel
         true,
         &FieldPath::root(),
     );
-    run.errors
+    run.found
 }
 
 struct Run {
     left: u64,
     stopped: bool,
-    errors: Vec<FieldError>,
+    found: Judgement,
 }
 
 impl Run {
@@ -132,8 +132,18 @@ impl Run {
     ) {
         let type_name = Value::from(node.type_name());
         let shown_rule = shown(rule);
+        let program = match &rule.program {
+            Ok(program) => program,
+            Err(fault) => {
+                let detail = format!("rule compile error: {fault}");
+                self.found
+                    .errors
+                    .push(FieldError::invalid(path, type_name, detail));
+                return;
+            }
+        };
         let object_bound = self.left < mainstay_cel::RULE_COST;
-        let result = self.evaluate(&rule.program, variables);
+        let result = self.evaluate(program, variables);
         let detail = match result {
             Ok(Cel::Bool(true)) => return,
             Ok(_) => None,
@@ -147,7 +157,9 @@ impl Run {
                          {shown_rule}"
                     )
                 };
-                self.errors.push(FieldError::invalid(path, type_name, detail));
+                self.found
+                    .errors
+                    .push(FieldError::invalid(path, type_name, detail));
                 return;
             }
             Err(error) if error.kind() == EvaluationErrorKind::NoSuchOverload => Some(format!(
@@ -157,11 +169,13 @@ impl Run {
             Err(error) => Some(format!("{error} evaluating rule: {shown_rule}")),
         };
         if let Some(detail) = detail {
-            self.errors.push(FieldError::invalid(path, type_name, detail));
+            self.found
+                .errors
+                .push(FieldError::invalid(path, type_name, detail));
             return;
         }
         let detail = self.message(rule, variables, path, &type_name);
-        if self.stopped || ratchet {
+        if self.stopped {
             return;
         }
         let at = match rule.source.field_path.trim() {
@@ -186,12 +200,17 @@ impl Run {
         } else {
             detail
         };
-        self.errors.push(FieldError {
+        let error = FieldError {
             kind,
             path: at,
             value,
             detail,
-        });
+        };
+        if ratchet {
+            self.found.unchanged.push(error);
+        } else {
+            self.found.errors.push(error);
+        }
     }
 
     fn evaluate(
@@ -207,7 +226,7 @@ impl Run {
 
     /// What to say: the text of the message expression if that gives a usable one, or else the fixed message.
     fn message(&mut self, rule: &Rule, variables: &Variables, path: &FieldPath, type_name: &Value) -> String {
-        let Some(program) = &rule.message else {
+        let Some(Ok(program)) = &rule.message else {
             return fixed_message(rule);
         };
         match self.evaluate(program, variables) {
@@ -226,7 +245,8 @@ impl Run {
                     "no further validation rules will be run due to call cost exceeds limit for messageExpression: {:?}",
                     rule.source.message_expression
                 );
-                self.errors
+                self.found
+                    .errors
                     .push(FieldError::invalid(path, type_name.clone(), detail.clone()));
                 detail
             }
