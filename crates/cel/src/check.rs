@@ -18,6 +18,9 @@ use self::unify::{Bindings, most_general};
 use crate::declaration::Types;
 use crate::value::{Type, Value};
 
+/// Most parts of a type; a larger one is `dyn`.
+const MAX_TYPE: usize = 500;
+
 /// What the checker found out about an expression.
 #[derive(Debug)]
 pub(crate) struct Checked {
@@ -141,6 +144,12 @@ impl<'a> Checker<'a> {
     }
 
     fn set(&mut self, part: Part, found: StaticType) {
+        // A map of maps of maps … of one variable is as large as two to the power of its depth.
+        let found = if found.is_larger_than(MAX_TYPE) {
+            StaticType::Dyn
+        } else {
+            found
+        };
         if let Some(slot) = self.types.get_mut(part) {
             *slot = Some(found);
         }

@@ -3,9 +3,13 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use mainstay_cel::{Budget, CompileOptions, EvaluationErrorKind, OBJECT_COST, Value, Variables, compile};
+use mainstay_cel::{
+    Budget, CompileOptions, Declaration, Environment, EvaluationErrorKind, OBJECT_COST, Shape, Value,
+    Variables, compile, compile_checked,
+};
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -286,6 +290,47 @@ fn expression() -> impl Strategy<Value = String> {
     })
 }
 
+fn declared() -> Declaration {
+    let text = Arc::new(Declaration::new(Shape::String, 40, 2));
+    let number = Arc::new(Declaration::new(Shape::Int, 0, 1));
+    let list = Arc::new(Declaration::new(Shape::List(Arc::clone(&number)), 10, 2));
+    let fields = [("a", number), ("text", text), ("list", list)];
+    let fields = fields.map(|(name, field)| (name.to_owned(), field)).into();
+    Declaration::new(Shape::Object(fields), 0, 2)
+}
+
+#[test]
+fn types_and_macros_that_double_do_not_grow_without_bound() {
+    // KA-015: the checker works within bounds, like the evaluator.
+    let declaration = declared();
+    let environment = Environment {
+        declaration: &declaration,
+        variables: &[("self", false)],
+    };
+    let options = CompileOptions {
+        max_source_bytes: 64 * 1024,
+        max_nodes: 16 * 1024,
+        ..CompileOptions::default()
+    };
+    let chained = "optional.of(self.a)".to_owned() + &".optMap(x, x)".repeat(60) + ".hasValue()";
+    let paired = "optional.of({})".to_owned() + &".optMap(x, {x: x})".repeat(12) + ".hasValue()";
+    let added = vec!["self.a + self.a == 2"; 2000].join(" && ");
+    let wrong = vec!["self.b == 1"; 2000].join(" && ");
+    for source in [chained, paired, added, wrong, "@".repeat(60_000)] {
+        let started = Instant::now();
+        let result = compile_checked(&source, &options, environment);
+        assert!(
+            started.elapsed() < Duration::from_secs(20),
+            "{:.40} took {:?}",
+            source,
+            started.elapsed()
+        );
+        if let Err(error) = result {
+            assert!(error.to_string().len() < 256 * 1024, "{:.40}", source);
+        }
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
@@ -298,6 +343,11 @@ proptest! {
                 let mut budget = Budget::new(10_000, 1 << 20);
                 let _ = program.evaluate_traced(&variables, &mut budget);
                 prop_assert!(budget.used() <= 10_000 && budget.memory_used() <= 1 << 20);
+            }
+            let declaration = declared();
+            let environment = Environment { declaration: &declaration, variables: &[("self", false)] };
+            if let Err(error) = compile_checked(&source, &options, environment) {
+                prop_assert!(!error.to_string().is_empty());
             }
         }
     }

@@ -9,6 +9,8 @@ use crate::value::Value;
 
 /// The variable in which a macro gathers its result. Nobody can write this name.
 pub(crate) const ACCUMULATOR: &str = "@result";
+/// Most parts of an expression with its macros written out.
+pub(crate) const MAX_PIECES: usize = 200_000;
 const SORTED: &str = "@__sortBy_input__";
 
 /// Index of a part in its expression.
@@ -86,17 +88,18 @@ impl Expression {
         self.pieces.get(part).map_or(0, |piece| piece.offset)
     }
 
-    /// Writes out the macros of a parsed expression.
-    pub(crate) fn expand(source: &str, syntax: &Syntax) -> Self {
+    /// Writes out the macros of a parsed expression; `None` when that makes too many parts. The macros of optional values
+    /// write their operand twice, so a chain of them doubles with each.
+    pub(crate) fn expand(source: &str, syntax: &Syntax) -> Option<Self> {
         let mut builder = Builder {
             source,
             pieces: Vec::new(),
         };
         let root = builder.expand(syntax);
-        Self {
+        (builder.pieces.len() < MAX_PIECES).then_some(Self {
             pieces: builder.pieces,
             root,
-        }
+        })
     }
 }
 
@@ -152,6 +155,9 @@ impl Builder<'_> {
 
     fn expand(&mut self, syntax: &Syntax) -> Part {
         let offset = syntax.offset;
+        if self.pieces.len() >= MAX_PIECES {
+            return self.literal(offset, Value::Null);
+        }
         match &syntax.form {
             Form::Literal(value) => self.literal(offset, value.clone()),
             Form::Name(name) => self.name(offset, name),

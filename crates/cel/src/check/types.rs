@@ -112,6 +112,26 @@ impl StaticType {
         }
     }
 
+    /// Whether it has more than so many parts.
+    pub(crate) fn is_larger_than(&self, most: usize) -> bool {
+        let mut open = vec![self];
+        let mut seen = 0;
+        while let Some(next) = open.pop() {
+            seen += 1;
+            if seen > most {
+                return true;
+            }
+            match next {
+                StaticType::List(item) => open.push(item),
+                StaticType::Map(key, value) => open.extend([&**key, &**value]),
+                StaticType::Opaque(_, parameters) => open.extend(parameters),
+                StaticType::Type(Some(inner)) => open.push(inner),
+                _ => {}
+            }
+        }
+        false
+    }
+
     /// The type with each part that `replace` has something for replaced.
     pub(crate) fn replaced(&self, replace: &mut impl FnMut(&StaticType) -> Option<StaticType>) -> StaticType {
         if let Some(other) = replace(self) {

@@ -1,12 +1,21 @@
 //! Which type may stand where another is wanted, and what that tells about types not yet known. The rules are those of
 //! the reference's checker, whose messages users compare with.
 
+use std::cell::Cell;
+
 use super::types::StaticType;
 
+/// Steps over types that one expression may take. A type can mention another twice, and that again, so without a bound
+/// a short source could take for ever; beyond it everything fits and is `dyn`.
+const STEPS: usize = 2_000_000;
+
 /// What is known about type variables, by number.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub(crate) struct Bindings {
     bound: Vec<Option<StaticType>>,
+    /// What the variables bound since an attempt began were before.
+    trail: Vec<(usize, Option<StaticType>)>,
+    steps: Cell<usize>,
 }
 
 impl Bindings {
@@ -22,13 +31,34 @@ impl Bindings {
 
     fn bind(&mut self, variable: usize, to: StaticType) {
         if let Some(slot) = self.bound.get_mut(variable) {
-            *slot = Some(to);
+            self.trail.push((variable, slot.replace(to)));
         }
+    }
+
+    /// Whether there are no steps left; takes one.
+    fn is_exhausted(&self) -> bool {
+        let steps = self.steps.get();
+        self.steps.set(steps.saturating_add(1));
+        steps > STEPS
+    }
+
+    /// Keeps what an attempt bound if it `fits`, and takes it back otherwise.
+    fn settle(&mut self, fits: bool) -> bool {
+        if fits {
+            self.trail.clear();
+        }
+        while let Some((variable, before)) = self.trail.pop() {
+            if let Some(slot) = self.bound.get_mut(variable) {
+                *slot = before;
+            }
+        }
+        fits
     }
 
     /// The type with its known variables replaced; with `settle` unknown ones become `dyn`.
     pub(crate) fn resolve(&self, wanted: &StaticType, settle: bool) -> StaticType {
         wanted.replaced(&mut |part| match part {
+            _ if self.is_exhausted() => Some(StaticType::Dyn),
             StaticType::Variable(number) => match self.find(*number) {
                 Some(bound) => Some(self.resolve(bound, settle)),
                 None => settle.then_some(StaticType::Dyn),
@@ -39,12 +69,8 @@ impl Bindings {
 
     /// Whether `given` may stand for `wanted`; remembers what that says about variables if it may.
     pub(crate) fn assign(&mut self, given: &StaticType, wanted: &StaticType) -> bool {
-        let mut next = self.clone();
-        let fits = next.fits(given, wanted);
-        if fits {
-            *self = next;
-        }
-        fits
+        let fits = self.fits(given, wanted);
+        self.settle(fits)
     }
 
     /// [`Bindings::assign`] for all of two lists of the same length.
@@ -52,18 +78,17 @@ impl Bindings {
         if given.len() != wanted.len() {
             return false;
         }
-        let mut next = self.clone();
         let fits = given
             .iter()
             .zip(wanted)
-            .all(|(given, wanted)| next.fits(given, wanted));
-        if fits {
-            *self = next;
-        }
-        fits
+            .all(|(given, wanted)| self.fits(given, wanted));
+        self.settle(fits)
     }
 
     fn fits(&mut self, given: &StaticType, wanted: &StaticType) -> bool {
+        if self.is_exhausted() {
+            return true;
+        }
         if let StaticType::Variable(number) = wanted {
             match self.substitutes(given, *number) {
                 Substitution::Valid => return true,
@@ -128,6 +153,7 @@ impl Bindings {
     /// Whether a type contains a variable, directly or through others.
     fn mentions(&self, within: &StaticType, variable: usize) -> bool {
         match within {
+            _ if self.is_exhausted() => true,
             StaticType::Variable(number) if *number == variable => true,
             StaticType::Variable(number) => self
                 .find(*number)

@@ -40,25 +40,33 @@ pub struct CheckedProgram {
 /// Why an expression cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CheckErrors {
-    /// Every mistake in it, in the order of their places; at least one.
-    #[error("{}", rendered(.0))]
-    Compilation(Vec<CompileError>),
+    /// The mistakes in it, in the order of their places.
+    #[error("{}", rendered(errors, *more))]
+    Compilation {
+        /// The first hundred; at least one.
+        errors: Vec<CompileError>,
+        /// How many more there are.
+        more: usize,
+    },
     /// It has no mistake that the checker knows, but a literal of it cannot be what it should become.
     #[error("{0}")]
     Instantiation(String),
 }
 
-fn rendered(errors: &[CompileError]) -> String {
-    let mut lines: Vec<String> = errors.iter().take(TOLD).map(ToString::to_string).collect();
-    if errors.len() > TOLD {
-        lines.push(format!("{} more errors were truncated", errors.len() - TOLD));
+fn rendered(errors: &[CompileError], more: usize) -> String {
+    let mut lines: Vec<String> = errors.iter().map(ToString::to_string).collect();
+    if more > 0 {
+        lines.push(format!("{more} more errors were truncated"));
     }
     lines.join("\n")
 }
 
 impl From<CompileError> for CheckErrors {
     fn from(error: CompileError) -> Self {
-        Self::Compilation(vec![error])
+        Self::Compilation {
+            errors: vec![error],
+            more: 0,
+        }
     }
 }
 
@@ -75,7 +83,7 @@ pub fn compile_checked(
 ) -> Result<CheckedProgram, CheckErrors> {
     let syntax = parse::parse(source, options).map_err(|error| match parse::diagnose(source) {
         mistakes if mistakes.is_empty() => error.into(),
-        mistakes => CheckErrors::Compilation(mistakes),
+        errors => CheckErrors::Compilation { errors, more: 0 },
     })?;
     let mut types = Types::default();
     let declared = types.declare(TYPE_NAME, environment.declaration);
@@ -91,14 +99,17 @@ pub fn compile_checked(
             (name.to_owned(), declared)
         })
         .collect();
-    let expression = Expression::expand(source, &syntax);
+    let Some(expression) = Expression::expand(source, &syntax) else {
+        return Err(CompileError::whole("expression node limit exceeded").into());
+    };
     let checked = check::check(expression, &variables, &types).map_err(|mistakes| {
-        CheckErrors::Compilation(
-            mistakes
-                .into_iter()
-                .map(|mistake| CompileError::at(source, mistake.offset, mistake.message))
-                .collect(),
-        )
+        let more = mistakes.len().saturating_sub(TOLD);
+        let errors = mistakes
+            .into_iter()
+            .take(TOLD)
+            .map(|mistake| CompileError::at(source, mistake.offset, mistake.message))
+            .collect();
+        CheckErrors::Compilation { errors, more }
     })?;
     instantiate(&checked)?;
     let max_cost = estimate::estimate(&checked, environment.declaration).max;

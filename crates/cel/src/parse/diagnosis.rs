@@ -8,6 +8,9 @@ use crate::error::CompileError;
 /// Nesting that is walked; deeper sources were refused before.
 const DEPTH: usize = 400;
 
+/// Most mistakes that are told.
+const TOLD: usize = 100;
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     End,
@@ -98,6 +101,9 @@ fn tokens<'a>(source: &'a str, mistakes: &mut Vec<Mistake>) -> Tokens<'a> {
     let mut offset = 0;
     while let Some(first) = source[offset..].chars().next() {
         let rest = &source[offset..];
+        if mistakes.len() >= TOLD {
+            break;
+        }
         if first.is_ascii_whitespace() {
             offset += 1;
             continue;

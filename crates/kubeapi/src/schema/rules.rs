@@ -173,7 +173,7 @@ pub(crate) fn compile_rule(source: &ValidationRule, declaration: &Declaration) -
                 Ok(checked) if checked.result == wanted => Ok(checked),
                 Ok(_) => Err(other.to_owned()),
                 Err(CheckErrors::Instantiation(fault)) => Err(format!("{unmade}: {fault}")),
-                Err(errors @ CheckErrors::Compilation(_)) => Err(format!("{failed}: {errors}")),
+                Err(errors @ CheckErrors::Compilation { .. }) => Err(format!("{failed}: {errors}")),
             }
         };
     let program = compiled(
