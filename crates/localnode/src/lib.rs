@@ -1,9 +1,9 @@
 //! What a cluster adds around its API, for one machine: Deployments become ReplicaSets, ReplicaSets become Pods, Pods
-//! get a Node, and Pods of our own image run as tasks in this process.
+//! get a Node, and Pods of our own image run as tasks in this process. Jobs become Pods that end, CronJobs become Jobs.
 //!
 //! | part | module | what it does |
 //! |---|---|---|
-//! | controllers | `deployment`, `replica_set` | what kube-controller-manager does for these two kinds |
+//! | controllers | `deployment`, `replica_set`, `job`, `cron_job` | what kube-controller-manager does for these kinds |
 //! | binding | `scheduler` | gives each Pod the one Node there is |
 //! | running | `node` | what a kubelet does, for Pods of our own image |
 //! | Services | [`services`], [`pods`] | from a Service's name to a live endpoint; what kube-proxy and DNS do |
@@ -17,9 +17,11 @@
 //!
 //! Start reading at `node/pod.rs` (the life of a Pod), then `deployment/plan.rs`.
 
+mod cron_job;
 mod deployment;
 mod error;
 mod events;
+mod job;
 pub mod logs;
 mod node;
 mod owner;
@@ -43,6 +45,7 @@ use mainstay_telemetry::task;
 use mainstay_workload::Roles;
 use tokio_util::sync::CancellationToken;
 
+pub use job::JobBackOffOptions;
 pub use node::BackOffOptions;
 
 use events::Events;
@@ -68,7 +71,7 @@ pub trait Clients: Send + Sync {
 /// Which parts run in this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Parts {
-    /// Deployments and ReplicaSets.
+    /// Deployments, ReplicaSets, Jobs and CronJobs.
     pub controllers: bool,
     /// Pods get their Node.
     pub binding: bool,
@@ -113,6 +116,7 @@ pub struct LocalNodeOptions {
 pub struct LocalNode {
     options: LocalNodeOptions,
     back_off: BackOffOptions,
+    job_back_off: JobBackOffOptions,
     drain: Duration,
     handle: Handle,
     service_watch: services::ServiceWatch,
@@ -142,6 +146,7 @@ impl LocalNode {
         Self {
             options,
             back_off: BackOffOptions::default(),
+            job_back_off: JobBackOffOptions::default(),
             drain: DRAIN,
             handle,
             service_watch,
@@ -152,6 +157,12 @@ impl LocalNode {
     #[must_use]
     pub fn with_back_off(self, back_off: BackOffOptions) -> Self {
         Self { back_off, ..self }
+    }
+
+    /// Other waits of a Job after failures of its Pods than kube-controller-manager's.
+    #[must_use]
+    pub fn with_job_back_off(self, job_back_off: JobBackOffOptions) -> Self {
+        Self { job_back_off, ..self }
     }
 
     /// Another time than ten seconds for the Pods to end when the process does.
@@ -170,6 +181,7 @@ impl LocalNode {
         let Self {
             options,
             back_off,
+            job_back_off,
             drain,
             handle,
             service_watch,
@@ -190,6 +202,16 @@ impl LocalNode {
             let replica_sets =
                 replica_set::run(client.clone(), Arc::clone(clock), events.clone(), stop.clone());
             tasks.push(task::spawn("replica-sets", replica_sets));
+            let jobs = job::run(
+                client.clone(),
+                Arc::clone(clock),
+                events.clone(),
+                job_back_off,
+                stop.clone(),
+            );
+            tasks.push(task::spawn("jobs", jobs));
+            let cron_jobs = cron_job::run(client.clone(), Arc::clone(clock), events.clone(), stop.clone());
+            tasks.push(task::spawn("cron-jobs", cron_jobs));
         }
         if parts.binding {
             let binding = scheduler::run(client.clone(), NODE.to_owned(), events.clone(), stop.clone());

@@ -231,6 +231,42 @@ impl PodLogs {
         Ok(log)
     }
 
+    /// Makes the log of a run that a former process ended readable again, and that of the run before it.
+    pub(crate) fn restore(
+        &self,
+        folder: &Path,
+        container: &ContainerName<'_>,
+        run: i32,
+        clock: &SharedClock,
+    ) -> io::Result<()> {
+        let folder = folder.join(container.container);
+        let ended = |run: i32| -> io::Result<Option<Arc<RunLog>>> {
+            let path = folder.join(format!("{run}.log"));
+            if !path.exists() {
+                return Ok(None);
+            }
+            let log = RunLog::open(path, Arc::clone(clock))?;
+            log.end();
+            Ok(Some(Arc::new(log)))
+        };
+        let Some(current) = ended(run)? else {
+            return Ok(());
+        };
+        let key = (
+            container.namespace.to_owned(),
+            container.pod.to_owned(),
+            container.container.to_owned(),
+        );
+        let runs = Runs {
+            uid: container.uid.to_owned(),
+            current,
+            previous: ended(run - 1)?,
+        };
+        let mut containers = self.containers.write().unwrap_or_else(PoisonError::into_inner);
+        containers.entry(key).or_insert(runs);
+        Ok(())
+    }
+
     /// Forgets a Pod that is gone.
     pub(crate) fn forget(&self, uid: &str) {
         let mut containers = self.containers.write().unwrap_or_else(PoisonError::into_inner);

@@ -37,7 +37,7 @@ use tokio_util::sync::CancellationToken;
 pub use back_off::BackOffOptions;
 
 use crate::events::Events;
-use crate::logs::PodLogs;
+use crate::logs::{ContainerName, PodLogs};
 use crate::pods::PodTable;
 use crate::{Clients, Handle, LocalNodeOptions, NODE};
 use pod::{Update, Worker};
@@ -175,8 +175,12 @@ impl Node {
                 }
                 Some(Ok(watcher::Event::Apply(pod))) => apply(&shared, &mut pods, pod, &cancellation),
                 Some(Ok(watcher::Event::Delete(pod))) => {
-                    if let Some(running) = pods.get(&pod.uid().unwrap_or_default()) {
-                        running.updates.send_replace(None);
+                    let uid = pod.uid().unwrap_or_default();
+                    match pods.get(&uid) {
+                        Some(running) if !running.task.is_finished() => {
+                            running.updates.send_replace(None);
+                        }
+                        _ => remove_files(&shared, &pod, &uid),
                     }
                 }
                 Some(Err(error)) => tracing::warn!(%error, "the watch for Pods was interrupted"),
@@ -207,12 +211,57 @@ fn apply(
     }
     let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
     if matches!(phase, Some("Succeeded" | "Failed")) {
+        restore_logs(shared, &pod, &uid);
         return;
     }
     let (updates, receiver) = watch::channel(Some(Arc::clone(&pod)));
     let worker = Worker::new(Arc::clone(shared), pod, receiver, cancellation.child_token());
     let task = task::spawn("pod", worker.run());
     pods.insert(uid, Running { updates, task });
+}
+
+/// Lets the logs of a Pod that ended be read though the process that ran it is gone.
+fn restore_logs(shared: &Shared, pod: &Pod, uid: &str) {
+    let (namespace, name) = (pod.namespace().unwrap_or_default(), pod.name_any());
+    let folder = shared.log_folder(&namespace, &name, uid);
+    let statuses = pod.status.iter().flat_map(|status| {
+        [&status.init_container_statuses, &status.container_statuses]
+            .into_iter()
+            .flatten()
+            .flatten()
+    });
+    for status in statuses {
+        let container = ContainerName {
+            namespace: &namespace,
+            pod: &name,
+            uid,
+            container: &status.name,
+        };
+        if let Err(error) = shared
+            .logs
+            .restore(&folder, &container, status.restart_count, &shared.clock)
+        {
+            tracing::warn!(pod = %name, %namespace, container = %status.name, %error, "the log of a Pod that ended cannot be read");
+        }
+    }
+}
+
+/// Removes what is left of a Pod that ended before and is gone now.
+fn remove_files(shared: &Shared, pod: &Pod, uid: &str) {
+    let (namespace, name) = (pod.namespace().unwrap_or_default(), pod.name_any());
+    shared.pods.forget(uid);
+    shared.logs.forget(uid);
+    for folder in [
+        shared.log_folder(&namespace, &name, uid),
+        shared.pods_folder.join(uid),
+    ] {
+        match std::fs::remove_dir_all(&folder) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                tracing::warn!(path = %folder.display(), %error, "the files of a former Pod could not be removed");
+            }
+            _ => {}
+        }
+    }
 }
 
 /// Waits until all Pods have ended, at most for `limit`; what is left ends with the process.

@@ -24,6 +24,8 @@ use crate::error::ReconcileError;
 use crate::events::Events;
 use crate::{owner, shutdown, writing};
 
+pub(crate) use plan::{first_to_go, ready_since};
+
 /// How long after a failure a ReplicaSet is looked at again.
 const RETRY: Duration = Duration::from_secs(1);
 /// Pods made or removed at the same time.

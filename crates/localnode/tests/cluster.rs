@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod cluster {
+    mod jobs;
     pub(crate) mod world;
 }
 

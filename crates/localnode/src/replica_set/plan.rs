@@ -119,7 +119,7 @@ pub(crate) fn plan(replica_set: &ReplicaSet, pods: &[Pod], now: Timestamp) -> Pl
 }
 
 /// Which of two Pods goes first when there are too many: the one that serves least.
-fn first_to_go(left: &Pod, right: &Pod) -> Ordering {
+pub(crate) fn first_to_go(left: &Pod, right: &Pod) -> Ordering {
     let unassigned = |pod: &Pod| {
         pod.spec
             .as_ref()

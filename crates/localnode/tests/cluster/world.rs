@@ -13,9 +13,12 @@ use kube::api::{ListParams, PostParams};
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Client, Resource};
 use mainstay_kubeapi::{Api as KubeApi, ApiOptions, Identity};
-use mainstay_localnode::{BackOffOptions, Clients, Handle, LocalNode, LocalNodeOptions, Parts};
+use mainstay_localnode::{
+    BackOffOptions, Clients, Handle, JobBackOffOptions, LocalNode, LocalNodeOptions, Parts,
+};
 use mainstay_store::kube::{KubeOptions, KubeStore};
-use mainstay_telemetry::{clock, random, task};
+use mainstay_telemetry::clock::{self, SharedClock};
+use mainstay_telemetry::{random, task};
 use mainstay_workload::{
     Connector, ConnectorOptions, OutboundRequest, Role, RoleError, Roles, ServiceResolver, WorkloadContext,
 };
@@ -40,6 +43,7 @@ pub(crate) struct World {
 
 #[derive(Clone)]
 struct TestShared {
+    clock: SharedClock,
     events: Arc<Mutex<Vec<String>>>,
     gate: watch::Sender<bool>,
 }
@@ -59,8 +63,13 @@ impl World {
     }
 
     pub(crate) async fn start_with(parts: Parts, back_off: BackOffOptions) -> Self {
+        Self::start_at(clock::system(), parts, back_off).await
+    }
+
+    /// A cluster whose time is `clock`'s.
+    pub(crate) async fn start_at(clock: SharedClock, parts: Parts, back_off: BackOffOptions) -> Self {
         let store = KubeStore::open(KubeOptions::in_memory()).unwrap();
-        let api = KubeApi::open(ApiOptions::new(store, clock::system(), random::system()))
+        let api = KubeApi::open(ApiOptions::new(store, Arc::clone(&clock), random::system()))
             .await
             .unwrap();
         let api_stop = CancellationToken::new();
@@ -70,6 +79,7 @@ impl World {
         let shared = TestShared {
             events: Arc::default(),
             gate: watch::Sender::new(false),
+            clock,
         };
         let folder = tempfile::tempdir().unwrap();
         Self::run(folder, api, api_stop, shared, parts, back_off)
@@ -91,11 +101,15 @@ impl World {
             pods_directory: folder.path().join("pods"),
             logs_directory: folder.path().join("logs"),
             host_environment: [("LENT".to_owned(), "by the host".to_owned())].into(),
-            clock: clock::system(),
+            clock: Arc::clone(&shared.clock),
             random: random::system(),
             parts,
         })
-        .with_back_off(back_off);
+        .with_back_off(back_off)
+        .with_job_back_off(JobBackOffOptions {
+            initial: Duration::from_millis(1),
+            limit: Duration::from_millis(1),
+        });
         let handle = node.handle();
         let stop = CancellationToken::new();
         let running = task::spawn("local-node", node.run(stop.clone()));

@@ -8,6 +8,7 @@ use kube::api::{DeleteParams, Preconditions};
 use tokio::time::Instant;
 
 use super::{ABORT, RETRY, Worker};
+use crate::node::status::{Ended, State};
 use crate::until;
 
 impl Worker {
@@ -31,6 +32,11 @@ impl Worker {
         let deadline = self.pod.metadata.deletion_timestamp.as_ref().map(|time| time.0);
         let left = deadline.map_or(self.grace(), |deadline| until(self.shared.clock.now(), deadline));
         self.stop(left).await;
+        // Whoever holds the object with a finalizer, as a Job does until it has counted the Pod, reads how it ended.
+        if !self.pod.finalizers().is_empty() {
+            self.conclude();
+            self.publish().await;
+        }
         let parameters = DeleteParams {
             preconditions: Some(Preconditions {
                 uid: Some(self.uid.clone()),
@@ -56,6 +62,24 @@ impl Worker {
             }
         }
         self.clean_up();
+    }
+
+    /// Every container has ended for good, also one that waited for its next run.
+    fn conclude(&mut self) {
+        for container in &mut self.containers {
+            if matches!(container.state, State::Terminated(_)) {
+                continue;
+            }
+            let ended = container.last.take().unwrap_or_else(|| Ended {
+                exit_code: 137,
+                reason: "ContainerStatusUnknown".to_owned(),
+                message: Some("it did not run when the Pod was deleted".to_owned()),
+                started_at: None,
+                finished_at: None,
+            });
+            container.state = State::Terminated(ended);
+            container.start = None;
+        }
     }
 
     /// Tells all containers to end, waits up to `grace`, and aborts what is left. A deletion that leaves less time, or
