@@ -328,7 +328,7 @@ fn known_roles(agent: roles::agent::Agent, clock: &SharedClock) -> Roles {
             "agent".to_owned(),
             Arc::new(agent) as Arc<dyn mainstay_workload::Role>,
         ),
-        ("demo".to_owned(), Arc::new(roles::orders::Demo)),
+        ("demo".to_owned(), Arc::new(roles::demo::Demo)),
         ("mock-model".to_owned(), Arc::new(mock_model)),
         ("probe".to_owned(), Arc::new(roles::probe::Probe)),
     ]

@@ -21,7 +21,6 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use async_trait::async_trait;
 use axum::{
     Json, Router,
     extract::{Path, Query, State},
@@ -29,7 +28,7 @@ use axum::{
     response::{IntoResponse, Response},
     routing::get,
 };
-use mainstay_workload::{Role, RoleError, WorkloadContext};
+use mainstay_workload::{RoleError, WorkloadContext};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -222,39 +221,20 @@ fn missing(id: u64) -> Response {
         .into_response()
 }
 
-/// The role `demo`: the service named by the first argument.
-#[derive(Debug)]
-pub(crate) struct Demo;
-
-#[async_trait]
-impl Role for Demo {
-    async fn run(&self, context: WorkloadContext) -> Result<(), RoleError> {
-        match context.arguments.first().map(String::as_str) {
-            Some("orders") => {}
-            Some(other) => {
-                return Err(RoleError::new(format!(
-                    "there is no demo service `{other}`; known: `orders`"
-                )));
-            }
-            None => {
-                return Err(RoleError::new(
-                    "name a demo service as the second argument; known: `orders`",
-                ));
-            }
-        }
-        let listener = context
-            .ports
-            .listen("http")
-            .await
-            .map_err(|error| RoleError::new(format!("port `http` cannot be listened on: {error}")))?;
-        context.log.line("the order service is ready");
-        context.readiness.ready();
-        let cancelled = context.cancellation.clone();
-        axum::serve(listener, router(&context.cancellation))
-            .with_graceful_shutdown(async move { cancelled.cancelled().await })
-            .await
-            .map_err(|error| RoleError::new(format!("the order service ended: {error}")))
-    }
+/// Serves the orders on the container port `http`.
+pub(super) async fn serve(context: &WorkloadContext) -> Result<(), RoleError> {
+    let listener = context
+        .ports
+        .listen("http")
+        .await
+        .map_err(|error| RoleError::new(format!("port `http` cannot be listened on: {error}")))?;
+    context.log.line("the order service is ready");
+    context.readiness.ready();
+    let cancelled = context.cancellation.clone();
+    axum::serve(listener, router(&context.cancellation))
+        .with_graceful_shutdown(async move { cancelled.cancelled().await })
+        .await
+        .map_err(|error| RoleError::new(format!("the order service ended: {error}")))
 }
 
 #[cfg(test)]
