@@ -3,7 +3,7 @@
 //!
 //! | part | module | what it does |
 //! |---|---|---|
-//! | controllers | `deployment`, `replica_set`, `job`, `cron_job` | what kube-controller-manager does for these kinds |
+//! | controllers | `deployment`, `replica_set`, `job`, `cron_job`, `endpoints`, `autoscaler` | what kube-controller-manager does for these kinds; an autoscaler is told that nobody acts on it |
 //! | binding | `scheduler` | gives each Pod the one Node there is |
 //! | running | `node` | what a kubelet does, for Pods of our own image |
 //! | Services | [`services`], [`pods`] | from a Service's name to a live endpoint; what kube-proxy and DNS do |
@@ -17,8 +17,10 @@
 //!
 //! Start reading at `node/pod.rs` (the life of a Pod), then `deployment/plan.rs`.
 
+mod autoscaler;
 mod cron_job;
 mod deployment;
+mod endpoints;
 mod error;
 mod events;
 mod job;
@@ -71,7 +73,7 @@ pub trait Clients: Send + Sync {
 /// Which parts run in this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Parts {
-    /// Deployments, ReplicaSets, Jobs and CronJobs.
+    /// Deployments, ReplicaSets, Jobs and CronJobs, and the endpoints of Services.
     pub controllers: bool,
     /// Pods get their Node.
     pub binding: bool,
@@ -212,6 +214,10 @@ impl LocalNode {
             tasks.push(task::spawn("jobs", jobs));
             let cron_jobs = cron_job::run(client.clone(), Arc::clone(clock), events.clone(), stop.clone());
             tasks.push(task::spawn("cron-jobs", cron_jobs));
+            let endpoints = endpoints::run(client.clone(), handle.pods.clone(), stop.clone());
+            tasks.push(task::spawn("endpoints", endpoints));
+            let autoscalers = autoscaler::run(client.clone(), Arc::clone(clock), stop.clone());
+            tasks.push(task::spawn("autoscalers", autoscalers));
         }
         if parts.binding {
             let binding = scheduler::run(client.clone(), NODE.to_owned(), events.clone(), stop.clone());

@@ -164,6 +164,17 @@ impl PodTable {
         (!found.is_empty()).then(|| found[turn % found.len()])
     }
 
+    /// Where a Pod answers for a port, whether it serves yet or not.
+    pub(crate) fn live_port(&self, uid: &str, port: &PortReference) -> LivePort {
+        self.read(|pods| match pods.get(uid) {
+            None => LivePort::Elsewhere,
+            Some(entry) => match entry.address(port) {
+                Some(address) => LivePort::Here(address.port()),
+                None => LivePort::Closed,
+            },
+        })
+    }
+
     /// The router that the Pods in `namespace` with all these labels serve under the port name `port`.
     ///
     /// Of several ready Pods it is always the newest: the requests of a conversation stay together, and a rollout moves
@@ -205,6 +216,17 @@ impl PodTable {
     pub fn changes(&self) -> watch::Receiver<u64> {
         self.changes.subscribe()
     }
+}
+
+/// Where a Pod answers for a port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LivePort {
+    /// On this loopback port.
+    Here(u16),
+    /// The Pod runs here and does not listen on it: not yet, or requests are handed to it without a socket.
+    Closed,
+    /// The Pod does not run in this process: its ports are as declared.
+    Elsewhere,
 }
 
 /// A port as a Service refers to it.

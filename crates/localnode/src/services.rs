@@ -1,7 +1,7 @@
 //! Services: from a host name to a live endpoint. What kube-proxy and the cluster's DNS do together.
 //!
-//! The embedded API does not serve Endpoints, so nothing is written: the table is in memory, and it is right at once,
-//! because the Pods are in this process.
+//! The table is in memory, and it is right at once, because the Pods are in this process; what `endpoints` writes is for
+//! others.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 

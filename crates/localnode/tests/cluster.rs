@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod cluster {
+    mod endpoints;
     mod jobs;
     pub(crate) mod world;
 }
@@ -368,6 +369,18 @@ async fn pods_that_cannot_run_here_stay_pending_and_say_why() {
             "foreign",
             has("NoContainerEngine", "no container engine is configured"),
         )
+        .await;
+    world
+        .until_list::<Event>(&ListParams::default(), |events| {
+            events.iter().any(|event| {
+                event.reason.as_deref() == Some("NoContainerEngine")
+                    && event
+                        .message
+                        .as_deref()
+                        .unwrap_or("")
+                        .contains("mainstay.dev/local-address")
+            })
+        })
         .await;
     let unknown = world
         .until::<Pod>("unknown", has("UnknownRole", "\"juggle\""))

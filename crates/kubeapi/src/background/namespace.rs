@@ -48,23 +48,27 @@ impl Api {
         if !finalizers.iter().any(|finalizer| finalizer == KUBERNETES) {
             return Ok(());
         }
-        let mut content = self.content_of(name);
-        while let Some(kind) = content.first().map(|(kind, _)| Arc::clone(kind)) {
-            let (of_kind, rest): (Vec<_>, Vec<_>) = content
-                .into_iter()
-                .partition(|(other, _)| other.storage_resource == kind.storage_resource);
-            content = rest;
-            let keys = of_kind.into_iter().map(|(_, key)| key).collect();
-            let view = View::new(&kind, &self.registry().snapshot());
-            self.delete_all(&view, keys, &DeleteOptions::background()).await?;
+        // Pods first, and nothing else before they are gone: they may need their configuration, and a policy that guards
+        // them must not go before they do.
+        let (pods, mut others): (Vec<_>, Vec<_>) = self
+            .content_of(name)
+            .into_iter()
+            .partition(|(kind, _)| is_pods(kind));
+        if !pods.is_empty() {
+            self.delete_content(pods).await?;
+            others = self.content_of(name);
+            if others.iter().any(|(kind, _)| is_pods(kind)) {
+                others.clear();
+            }
         }
+        self.delete_content(others).await?;
         let snapshot = self.registry().snapshot();
         let Some(kind) = snapshot.kinds.lookup("", "v1", "namespaces") else {
             return Ok(());
         };
         // No creation is between its check of the namespace and its commit while this is held.
         let gate = self.namespace_gate().write().await;
-        let remaining = self.content_of(name);
+        let mut remaining = self.content_of(name);
         let now = object::format_time(self.clock().now());
         if remaining.is_empty() {
             self.change(&kind, "", name, object::uid(&namespace), Arc::new(finish))
@@ -72,6 +76,9 @@ impl Api {
             return Ok(());
         }
         drop(gate);
+        if remaining.iter().any(|(kind, _)| is_pods(kind)) {
+            remaining.retain(|(kind, _)| is_pods(kind));
+        }
         let remaining: Vec<(Arc<KindInfo>, Vec<String>)> = remaining
             .into_iter()
             .filter_map(|(kind, key)| {
@@ -96,6 +103,19 @@ impl Api {
         Ok(())
     }
 
+    async fn delete_content(&self, mut content: Vec<(Arc<KindInfo>, Key)>) -> ApiResult<()> {
+        while let Some(kind) = content.first().map(|(kind, _)| Arc::clone(kind)) {
+            let (of_kind, rest): (Vec<_>, Vec<_>) = content
+                .into_iter()
+                .partition(|(other, _)| other.storage_resource == kind.storage_resource);
+            content = rest;
+            let keys = of_kind.into_iter().map(|(_, key)| key).collect();
+            let view = View::new(&kind, &self.registry().snapshot());
+            self.delete_all(&view, keys, &DeleteOptions::background()).await?;
+        }
+        Ok(())
+    }
+
     fn content_of(&self, namespace: &str) -> Vec<(Arc<KindInfo>, Key)> {
         let snapshot = self.registry().snapshot();
         let mut seen = std::collections::HashSet::new();
@@ -113,6 +133,10 @@ impl Api {
         }
         content
     }
+}
+
+fn is_pods(kind: &KindInfo) -> bool {
+    kind.storage_resource == "/pods"
 }
 
 fn finish(namespace: &mut Value) -> ApiResult<()> {

@@ -334,3 +334,37 @@ async fn a_namespace_that_stays_says_what_holds_it_ka_023() {
     };
     server.until(path, "/api/v1/namespaces", told).await;
 }
+
+#[tokio::test]
+async fn the_pods_of_a_namespace_go_before_anything_else_in_it_ka_023() {
+    let server = Server::start().await;
+    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}});
+    server.post("/api/v1/namespaces", &namespace).await;
+    let (pods, maps) = (
+        "/api/v1/namespaces/shop/pods",
+        "/api/v1/namespaces/shop/configmaps",
+    );
+    let pod = json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "held", "finalizers": ["example.com/hold"]},
+        "spec": {"containers": [{"name": "c", "image": "i"}]},
+    });
+    assert_eq!(server.post(pods, &pod).await.status, StatusCode::CREATED);
+    server.post(maps, &config_map("needed", json!({}))).await;
+    let path = "/api/v1/namespaces/shop";
+    server.delete(path, &Value::Null).await;
+    let told = |answer: &super::harness::Answer| {
+        let conditions = answer.json()["status"]["conditions"].to_string();
+        conditions.contains("Some resources are remaining: pods. has 1 resource instances\"")
+    };
+    server.until(path, "/api/v1/namespaces", told).await;
+    let map = server.get(&format!("{maps}/needed")).await;
+    assert_eq!(map.status, StatusCode::OK);
+    assert!(map.json()["metadata"].get("deletionTimestamp").is_none());
+    server
+        .merge(
+            &format!("{pods}/held"),
+            &json!({"metadata": {"finalizers": null}}),
+        )
+        .await;
+    gone(&server, path, "/api/v1/namespaces").await;
+}

@@ -11,7 +11,8 @@ const OWN_IMAGE: &str = "mainstay";
 pub(crate) enum Unrunnable {
     #[error(
         "container {container:?} has the image {image:?}: no container engine is configured, so only Pods of the image \
-         \"mainstay\" run here"
+         \"mainstay\" run here; run the program yourself and give its Service the annotation mainstay.dev/local-address, or use a \
+         cluster"
     )]
     Foreign { container: String, image: String },
     #[error(

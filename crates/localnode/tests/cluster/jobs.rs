@@ -173,9 +173,10 @@ async fn a_job_whose_pods_fail_too_often_fails_and_says_so() {
 async fn a_suspended_job_has_no_pods_and_one_that_is_removed_is_replaced() {
     // KA-050
     let world = World::start().await;
-    world
-        .create::<Job>(job("long", "echo", json!({ "backoffLimit": 5 })))
-        .await;
+    // It does not end by itself when it is told to: one that ends well succeeded.
+    let mut long = job("long", "stubborn", json!({ "backoffLimit": 5 }));
+    long["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] = json!(1);
+    world.create::<Job>(long).await;
     let is_ready = |job: &Job| job.status.as_ref().is_some_and(|status| status.ready == Some(1));
     world.until::<Job>("long", is_ready).await;
     let set = |suspend: bool| Patch::Merge(json!({ "spec": { "suspend": suspend } }));
@@ -198,7 +199,7 @@ async fn a_suspended_job_has_no_pods_and_one_that_is_removed_is_replaced() {
         "what was suspended did not fail"
     );
 
-    let pod = world.pods("echo").await.remove(0);
+    let pod = world.pods("stubborn").await.remove(0);
     world
         .api::<Pod>()
         .delete(&pod.name_any(), &DeleteParams::default())
@@ -210,7 +211,7 @@ async fn a_suspended_job_has_no_pods_and_one_that_is_removed_is_replaced() {
             .is_some_and(|status| status.failed == Some(1) && status.ready == Some(1))
     };
     world.until::<Job>("long", failed).await;
-    assert_ne!(world.pods("echo").await[0].name_any(), pod.name_any());
+    assert_ne!(world.pods("stubborn").await[0].name_any(), pod.name_any());
     // Its Pods go with it, whatever finalizers they have.
     jobs.delete("long", &DeleteParams::background()).await.unwrap();
     world

@@ -20,15 +20,21 @@ impl Worker {
     /// Writes volumes that are behind and starts the containers that are due.
     pub(super) async fn advance(&mut self) {
         self.retry_at = None;
-        if let Some(blocked) = &self.blocked {
+        if let Some(blocked) = self.blocked.clone() {
+            let state = State::Waiting {
+                reason: blocked.reason().to_owned(),
+                message: Some(blocked.to_string()),
+            };
+            let mut told = true;
             for container in self.containers.iter_mut().filter(|container| {
                 container.run.is_none() && !matches!(container.state, State::Terminated(_))
             }) {
-                container.state = State::Waiting {
-                    reason: blocked.reason().to_owned(),
-                    message: Some(blocked.to_string()),
-                };
+                told &= container.state == state;
+                container.state = state.clone();
                 container.start = Some(Start::OnChange);
+            }
+            if !told {
+                self.note(true, blocked.reason(), blocked.to_string());
             }
             return;
         }
