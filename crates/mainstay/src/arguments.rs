@@ -135,6 +135,30 @@ pub(crate) struct ServeArguments {
         default_value = "omnia,kourier"
     )]
     pub(crate) families: Vec<FamilyName>,
+    /// Act on Deployments, Jobs and the other kinds that become Pods; `off` where another program does
+    #[arg(
+        long,
+        env = "MAINSTAY_NODE_CONTROLLERS",
+        value_name = "on|off",
+        default_value = "on"
+    )]
+    pub(crate) node_controllers: Switch,
+    /// Give each Pod the local Node; `off` where a scheduler does
+    #[arg(
+        long,
+        env = "MAINSTAY_NODE_BINDING",
+        value_name = "on|off",
+        default_value = "on"
+    )]
+    pub(crate) node_binding: Switch,
+    /// Run the Pods of the local Node and keep the Node itself; `off` where another node plays it
+    #[arg(
+        long,
+        env = "MAINSTAY_NODE_RUNNING",
+        value_name = "on|off",
+        default_value = "on"
+    )]
+    pub(crate) node_running: Switch,
     /// Which log lines are written, as `tracing` directives
     #[arg(long, env = "MAINSTAY_LOG", default_value = "info", value_name = "FILTER")]
     pub(crate) log: String,
@@ -183,6 +207,18 @@ pub(crate) enum Switch {
     On,
     /// Off.
     Off,
+}
+
+impl Switch {
+    /// Whether it is on.
+    pub(crate) fn is_on(self) -> bool {
+        self == Self::On
+    }
+
+    /// As it is written on the command line.
+    pub(crate) fn word(self) -> &'static str {
+        if self.is_on() { "on" } else { "off" }
+    }
 }
 
 /// The form of log lines.

@@ -49,7 +49,7 @@ use tokio_util::sync::CancellationToken;
 
 use self::{api_threads::ApiThreads, delegation::Delegation, directory::Agents, log_source::Logs};
 use crate::{
-    arguments::{self, LogFormat, ServeArguments, Switch},
+    arguments::{self, LogFormat, ServeArguments},
     endpoints::Endpoints,
     roles,
     server_process::StartReport,
@@ -174,7 +174,7 @@ pub(crate) async fn start(arguments: &ServeArguments) -> Result<Running, Failure
         )
         .await
         .map_err(|error| not_served(&error, kube_listen))?;
-    let policy_engine = arguments.policy_engine == Switch::On;
+    let policy_engine = arguments.policy_engine.is_on();
     let families: Vec<Family> = arguments.families.iter().map(|name| (*name).into()).collect();
     definitions::install(
         &api.client(Identity::component("mainstay")),
@@ -213,7 +213,11 @@ pub(crate) async fn start(arguments: &ServeArguments) -> Result<Running, Failure
         host_environment: arguments::model_environment(),
         clock: Arc::clone(&clock),
         random: Arc::clone(&random),
-        parts: Parts::default(),
+        parts: Parts {
+            controllers: arguments.node_controllers.is_on(),
+            binding: arguments.node_binding.is_on(),
+            running: arguments.node_running.is_on(),
+        },
     });
     let handle = node.handle();
     logs.connect(handle.logs.clone());

@@ -12,7 +12,7 @@ use mainstay_store::data_directory;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    arguments::{LogFormat, ServeArguments, Switch},
+    arguments::{LogFormat, ServeArguments},
     endpoints::Endpoints,
     terminal::Failure,
 };
@@ -116,15 +116,14 @@ fn server_arguments(arguments: &ServeArguments) -> Vec<String> {
     );
     let families: Vec<&str> = arguments.families.iter().map(|family| family.as_str()).collect();
     add("--families", families.join(","));
-    add(
-        "--policy-engine",
-        if arguments.policy_engine == Switch::On {
-            "on"
-        } else {
-            "off"
-        }
-        .to_owned(),
-    );
+    for (name, switch) in [
+        ("--policy-engine", arguments.policy_engine),
+        ("--node-controllers", arguments.node_controllers),
+        ("--node-binding", arguments.node_binding),
+        ("--node-running", arguments.node_running),
+    ] {
+        add(name, switch.word().to_owned());
+    }
     if arguments.allow_remote {
         words.push("--allow-remote".to_owned());
     }
