@@ -418,7 +418,7 @@ async fn a_registry_without_a_policy_refuses_every_call_v_70() {
         ToolsetOptions {
             connector: mainstay_workload::Connector::direct().unwrap(),
             files: mainstay_workload::FileRoot::at("/nonexistent"),
-            environment: BTreeMap::new(),
+            environment: std::collections::BTreeMap::new(),
             delegation: None,
             clock: world.clock.clone(),
             random: world.random.clone(),
