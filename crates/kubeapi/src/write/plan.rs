@@ -104,7 +104,7 @@ impl Api {
                 apply::track_update(&kind.node, live, &mut object, &options);
             }
             self.prepare(request, name, prior, &mut object)?;
-            validate(request, name, prior, &object, &mut warnings)?;
+            validate(request, name, prior, &object, warnings)?;
         }
         // A creation of what is there is refused only now: the reference judges the object first.
         if let (Intention::Create(_), Some(_)) = (&request.intention, prior) {
