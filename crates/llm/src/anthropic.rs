@@ -21,7 +21,7 @@ const VERSION: &str = "2023-06-01";
 
 /// One server. Makes each call once; [`crate::fallback::Chain`] makes it again.
 #[derive(Debug)]
-pub struct Anthropic {
+pub(crate) struct Anthropic {
     transport: Transport,
     endpoint: Url,
 }

@@ -16,10 +16,10 @@
 //! Start reading at [`model`], then [`fallback`] for a call's way through its providers, [`openai`] or
 //! [`anthropic`] for one over HTTP, [`cooldown`] for what is known of failures, or [`mock`] for the script.
 
-pub mod anthropic;
+mod anthropic;
 pub mod build;
 pub mod config;
-pub mod conversion;
+mod conversion;
 pub mod cooldown;
 mod credential;
 pub mod error;
@@ -30,11 +30,11 @@ pub mod message;
 pub mod mock;
 pub mod model;
 pub mod observer;
-pub mod openai;
+mod openai;
 pub mod request;
 pub mod retry;
 mod transport;
-pub mod types;
+mod types;
 
 pub use mainstay_workload::sse;
 

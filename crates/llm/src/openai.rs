@@ -1,7 +1,7 @@
 //! OpenAI's formats over HTTP, and the many servers that speak one of them: Chat Completions, and
 //! Responses where the configuration asks for it.
 
-pub mod selection;
+pub(crate) mod selection;
 #[cfg(test)]
 mod tests;
 
@@ -37,7 +37,7 @@ pub(crate) struct OpenAiOptions {
 
 /// One server. Makes each call once; [`crate::fallback::Chain`] makes it again.
 #[derive(Debug)]
-pub struct OpenAi {
+pub(crate) struct OpenAi {
     options: OpenAiOptions,
     selection: ApiSelection,
     // Set when the server refused `stream_options` once. Read and written by concurrent calls; a
@@ -55,7 +55,8 @@ impl OpenAi {
     }
 
     /// Which format the server is spoken to in, as far as that is known.
-    pub fn mode(&self) -> ApiMode {
+    #[cfg(test)]
+    pub(crate) fn mode(&self) -> ApiMode {
         self.selection.mode()
     }
 

@@ -6,12 +6,12 @@
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 
-pub mod anthropic_messages;
-pub mod openai_chat;
-pub mod openai_responses;
+pub(crate) mod anthropic_messages;
+pub(crate) mod openai_chat;
+pub(crate) mod openai_responses;
 
 /// Fields that are not modelled.
-pub type Extra = Map<String, Value>;
+pub(crate) type Extra = Map<String, Value>;
 
 /// `null` where a value is expected means the value's default: several servers send it.
 pub(crate) fn null_as_default<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(

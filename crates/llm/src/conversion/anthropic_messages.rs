@@ -1,6 +1,6 @@
 //! Between a [`Request`] and Anthropic Messages (OR-251…OR-254); [`reader`] reads the answers.
 
-pub mod reader;
+pub(crate) mod reader;
 
 use serde_json::{Map, Value, json};
 
@@ -13,10 +13,10 @@ use crate::{
 };
 
 /// Limit of the answer's tokens where none is given; the format requires one (OR-253).
-pub const DEFAULT_MAX_TOKENS: u64 = 4096;
+pub(crate) const DEFAULT_MAX_TOKENS: u64 = 4096;
 
 /// The body of a streamed call.
-pub fn request_to_wire(request: &Request) -> wire::MessagesRequest {
+pub(crate) fn request_to_wire(request: &Request) -> wire::MessagesRequest {
     let tools: Vec<wire::Tool> = request.tools.iter().map(tool_to_wire).collect();
     let choice = match request.tool_choice {
         _ if tools.is_empty() => None,
@@ -174,7 +174,7 @@ fn tool_to_wire(tool: &ToolDescriptor) -> wire::Tool {
 
 /// The request that a body of another program's client is. Blocks that are neither text nor calls
 /// nor results are left out.
-pub fn request_from_wire(body: wire::MessagesRequest) -> Request {
+pub(crate) fn request_from_wire(body: wire::MessagesRequest) -> Request {
     let mut messages: Vec<Message> = Vec::new();
     for message in body.messages {
         let is_assistant = message.role == "assistant";
@@ -257,7 +257,7 @@ pub(crate) fn arguments_from_wire(input: &Value) -> String {
 }
 
 /// Token counts in the neutral form, which counts cached tokens among those of the request.
-pub fn usage_from_wire(usage: &wire::Usage) -> Usage {
+pub(crate) fn usage_from_wire(usage: &wire::Usage) -> Usage {
     let cached = usage.cache_read_input_tokens.unwrap_or(0);
     Usage {
         input_tokens: usage
@@ -271,7 +271,7 @@ pub fn usage_from_wire(usage: &wire::Usage) -> Usage {
 }
 
 /// Token counts on the wire.
-pub fn usage_to_wire(usage: Usage) -> wire::Usage {
+pub(crate) fn usage_to_wire(usage: Usage) -> wire::Usage {
     wire::Usage {
         input_tokens: Some(usage.input_tokens.saturating_sub(usage.cached_tokens)),
         cache_creation_input_tokens: Some(0),
@@ -282,7 +282,7 @@ pub fn usage_to_wire(usage: Usage) -> wire::Usage {
 }
 
 /// The word for `stop_reason` on the wire.
-pub fn finish_to_wire(finish: FinishReason) -> &'static str {
+pub(crate) fn finish_to_wire(finish: FinishReason) -> &'static str {
     match finish {
         FinishReason::ToolCalls => "tool_use",
         FinishReason::Incomplete => "max_tokens",

@@ -19,20 +19,20 @@ use crate::{
 };
 
 /// Prefix of a tool result that is an error.
-pub const ERROR_PREFIX: &str = "Error: ";
+pub(crate) const ERROR_PREFIX: &str = "Error: ";
 
 /// Differences between servers that speak this format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Dialect {
+pub(crate) struct Dialect {
     /// OpenAI's own models take the limit of the answer as `max_completion_tokens`; compatible
     /// servers know `max_tokens`.
-    pub newer_limit_name: bool,
+    pub(crate) newer_limit_name: bool,
     /// Ask for token counts at the end of the stream.
-    pub include_usage: bool,
+    pub(crate) include_usage: bool,
 }
 
 /// The body of a streamed call.
-pub fn request_to_wire(request: &Request, dialect: Dialect) -> wire::ChatRequest {
+pub(crate) fn request_to_wire(request: &Request, dialect: Dialect) -> wire::ChatRequest {
     let mut messages = Vec::with_capacity(request.messages.len() + 1);
     if !request.system.is_empty() {
         messages.push(text_message("system", &request.system));
@@ -173,7 +173,7 @@ fn tool_to_wire(tool: &ToolDescriptor) -> wire::Tool {
 
 /// The request that a body of another program's client is; what [`request_to_wire`] writes comes
 /// back, apart from rewritten schemas and repaired arguments.
-pub fn request_from_wire(body: wire::ChatRequest) -> Request {
+pub(crate) fn request_from_wire(body: wire::ChatRequest) -> Request {
     let mut system: Vec<String> = Vec::new();
     let mut messages: Vec<Message> = Vec::new();
     for message in body.messages {
@@ -265,7 +265,7 @@ pub(super) fn name_of_call(messages: &[Message], id: &str) -> Option<String> {
 }
 
 /// Token counts in the neutral form.
-pub fn usage_from_wire(usage: &wire::Usage) -> Usage {
+pub(crate) fn usage_from_wire(usage: &wire::Usage) -> Usage {
     Usage {
         input_tokens: usage.prompt_tokens,
         output_tokens: usage.completion_tokens,
@@ -277,7 +277,7 @@ pub fn usage_from_wire(usage: &wire::Usage) -> Usage {
 }
 
 /// Token counts on the wire.
-pub fn usage_to_wire(usage: Usage) -> wire::Usage {
+pub(crate) fn usage_to_wire(usage: Usage) -> wire::Usage {
     wire::Usage {
         prompt_tokens: usage.input_tokens,
         completion_tokens: usage.output_tokens,
@@ -291,7 +291,7 @@ pub fn usage_to_wire(usage: Usage) -> wire::Usage {
 }
 
 /// The word for `finish_reason` on the wire.
-pub fn finish_to_wire(finish: FinishReason) -> &'static str {
+pub(crate) fn finish_to_wire(finish: FinishReason) -> &'static str {
     match finish {
         FinishReason::ToolCalls => "tool_calls",
         FinishReason::Incomplete => "length",
@@ -305,7 +305,7 @@ pub fn finish_to_wire(finish: FinishReason) -> &'static str {
 /// Chunks before the first piece of content (the role, a filter's verdict on the prompt) show
 /// nothing, so that an answer that fails right after them can still be asked for again (OR-216).
 #[derive(Debug, Default)]
-pub struct AnswerReader {
+pub(crate) struct AnswerReader {
     started: bool,
     // A choice was there, if only an empty one.
     any_choice: bool,
@@ -322,7 +322,7 @@ impl AnswerReader {
     ///
     /// # Errors
     /// [`TooMuch`] when the answer's tool calls exceed what is kept of one answer.
-    pub fn push(&mut self, chunk: wire::ChatChunk) -> Result<Vec<ModelEvent>, TooMuch> {
+    pub(crate) fn push(&mut self, chunk: wire::ChatChunk) -> Result<Vec<ModelEvent>, TooMuch> {
         let mut events = Vec::new();
         if !self.started && carries_token(&chunk) {
             self.started = true;
@@ -369,13 +369,13 @@ impl AnswerReader {
     }
 
     /// Whether the provider said why the answer ended; what may still come is token counts.
-    pub fn has_finish_reason(&self) -> bool {
+    pub(crate) fn has_finish_reason(&self) -> bool {
         self.finish_word.is_some()
     }
 
     /// The last events. Called once, at the end of the stream, so that the turn ends once whatever
     /// the server left out (D10).
-    pub fn finish(self, random: &dyn Random) -> Vec<ModelEvent> {
+    pub(crate) fn finish(self, random: &dyn Random) -> Vec<ModelEvent> {
         let mut events = Vec::new();
         if !self.started {
             events.push(ModelEvent::Started);
@@ -439,7 +439,7 @@ impl Reader for AnswerReader {
 
 /// Whether a chunk brings the answer forward; chunks that only keep the connection busy do not
 /// (OM-371).
-pub fn carries_token(chunk: &wire::ChatChunk) -> bool {
+pub(crate) fn carries_token(chunk: &wire::ChatChunk) -> bool {
     chunk.usage.is_some()
         || chunk.choices.iter().any(|choice| {
             let delta = &choice.delta;
@@ -463,7 +463,7 @@ pub fn carries_token(chunk: &wire::ChatChunk) -> bool {
 }
 
 /// A plain answer as the one chunk that says the same.
-pub fn response_as_chunk(response: wire::ChatResponse) -> wire::ChatChunk {
+pub(crate) fn response_as_chunk(response: wire::ChatResponse) -> wire::ChatChunk {
     wire::ChatChunk {
         id: response.id,
         object: response.object,

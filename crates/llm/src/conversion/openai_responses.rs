@@ -3,7 +3,7 @@
 //! The format has no stop sequences, so a request's are not sent, and no mark for a tool result that
 //! is an error: see [`super::openai_chat::ERROR_PREFIX`].
 
-pub mod reader;
+pub(crate) mod reader;
 
 use serde_json::{Map, Value, json};
 
@@ -21,7 +21,7 @@ use crate::{
 
 /// The body of a streamed call. The provider is asked not to keep the answer: the conversation is
 /// sent whole every time.
-pub fn request_to_wire(request: &Request) -> wire::ResponsesRequest {
+pub(crate) fn request_to_wire(request: &Request) -> wire::ResponsesRequest {
     let tools: Vec<wire::Tool> = request.tools.iter().map(tool_to_wire).collect();
     let tool_choice = match request.tool_choice {
         _ if tools.is_empty() => None,
@@ -95,7 +95,7 @@ fn tool_to_wire(tool: &ToolDescriptor) -> wire::Tool {
 /// The request that a body of another program's client is; what [`request_to_wire`] writes comes
 /// back, apart from rewritten schemas and repaired arguments. Items that only the provider itself
 /// can make sense of are left out.
-pub fn request_from_wire(body: wire::ResponsesRequest) -> Request {
+pub(crate) fn request_from_wire(body: wire::ResponsesRequest) -> Request {
     let mut system: Vec<String> = body.instructions.into_iter().collect();
     let mut messages: Vec<Message> = Vec::new();
     let items = match body.input {
@@ -159,7 +159,7 @@ pub fn request_from_wire(body: wire::ResponsesRequest) -> Request {
 }
 
 /// Token counts in the neutral form.
-pub fn usage_from_wire(usage: &wire::Usage) -> Usage {
+pub(crate) fn usage_from_wire(usage: &wire::Usage) -> Usage {
     Usage {
         input_tokens: usage.input_tokens,
         output_tokens: usage.output_tokens,
@@ -171,7 +171,7 @@ pub fn usage_from_wire(usage: &wire::Usage) -> Usage {
 }
 
 /// Token counts on the wire.
-pub fn usage_to_wire(usage: Usage) -> wire::Usage {
+pub(crate) fn usage_to_wire(usage: Usage) -> wire::Usage {
     wire::Usage {
         input_tokens: usage.input_tokens,
         input_tokens_details: Some(wire::InputTokensDetails {
@@ -190,7 +190,7 @@ pub fn usage_to_wire(usage: Usage) -> wire::Usage {
 }
 
 /// A text as `output_text` or another kind of part.
-pub fn part(kind: &str, text: &str) -> wire::Part {
+pub(crate) fn part(kind: &str, text: &str) -> wire::Part {
     let mut extra = Map::new();
     if kind == "output_text" {
         extra.insert("annotations".to_owned(), Value::Array(Vec::new()));

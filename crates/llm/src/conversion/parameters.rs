@@ -22,7 +22,7 @@ const DISSOLVED: &[&str] = &["$ref", "allOf", "anyOf", "oneOf", "not", "enum"];
 /// listed several (`null` first of all is dropped, since an optional argument may be left out). At
 /// the root, where providers take neither combinations nor references, the properties of all
 /// branches are listed together.
-pub fn acceptable(schema: &Value) -> Value {
+pub(crate) fn acceptable(schema: &Value) -> Value {
     let Value::Object(author) = schema else {
         return json!({"type": "object", "properties": {}});
     };

@@ -12,7 +12,7 @@ use crate::{
 ///
 /// Bodies in use: `{"error": {"message", "type", "code"}}`, `{"error": "text"}`, the same in a list,
 /// the object without the wrapper, and plain text.
-pub fn error_from_body(provider: &str, status: u16, body: &[u8]) -> ModelError {
+pub(crate) fn error_from_body(provider: &str, status: u16, body: &[u8]) -> ModelError {
     let mut code = None;
     let message = match serde_json::from_slice::<Value>(body) {
         Ok(body) => {
@@ -38,7 +38,7 @@ pub fn error_from_body(provider: &str, status: u16, body: &[u8]) -> ModelError {
 ///
 /// The HTTP status was 200, so the status is taken from the error's code, or from the class of
 /// error, as far as that is known; retries depend on it (OR-216).
-pub fn error_from_stream(provider: &str, event_name: &str, chunk: &Value) -> Option<ModelError> {
+pub(crate) fn error_from_stream(provider: &str, event_name: &str, chunk: &Value) -> Option<ModelError> {
     let kind = chunk.get("type").and_then(Value::as_str);
     if kind == Some("response.failed") {
         // An answer that failed without saying why is an outcome, which the reader reports (OR-202).

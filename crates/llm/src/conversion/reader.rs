@@ -8,18 +8,18 @@ use crate::event::ModelEvent;
 
 /// What one event of a stream brought.
 #[derive(Debug, Default, PartialEq)]
-pub struct Progress {
+pub(crate) struct Progress {
     /// What the consumer gets.
-    pub events: Vec<ModelEvent>,
+    pub(crate) events: Vec<ModelEvent>,
     /// Whether the answer came forward; events that only keep the connection busy do not (OM-371).
-    pub token: bool,
+    pub(crate) token: bool,
     /// The protocol's last event: nothing follows it.
-    pub done: bool,
+    pub(crate) done: bool,
 }
 
 /// Why an event could not be read. The stream ends with it.
 #[derive(Debug, PartialEq, thiserror::Error)]
-pub enum ReadError {
+pub(crate) enum ReadError {
     /// Not what the protocol says.
     #[error("{0}")]
     Unreadable(String),
@@ -36,7 +36,7 @@ impl ReadError {
 
 /// What the bytes of a stream amount to once they have ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ending {
+pub(crate) enum Ending {
     /// The answer is whole.
     Complete,
     /// A part of an answer: nothing of it may be acted upon.
@@ -48,7 +48,7 @@ pub enum Ending {
 /// Turns the events of one streamed answer, or one plain answer, into [`ModelEvent`]s.
 ///
 /// Errors that a server reports inside a stream never get here: the transport looks for them first.
-pub trait Reader: Send {
+pub(crate) trait Reader: Send {
     /// Takes the data of the next event. `name` is its `event` field, empty where there is none.
     ///
     /// # Errors

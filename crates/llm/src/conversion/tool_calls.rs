@@ -15,17 +15,17 @@ use super::openai_chat::signature_from_wire;
 use crate::{message::ToolCall, types::openai_chat as wire};
 
 /// Most calls in one answer.
-pub const MAX_CALLS: usize = 128;
+pub(crate) const MAX_CALLS: usize = 128;
 
 /// Most bytes of the arguments of one call.
-pub const MAX_ARGUMENT_BYTES: usize = 1024 * 1024;
+pub(crate) const MAX_ARGUMENT_BYTES: usize = 1024 * 1024;
 
 /// Most bytes of the reasoning of one answer that goes back to its provider.
 pub(super) const MAX_THOUGHT_BYTES: usize = 4 * 1024 * 1024;
 
 /// A provider sent more than is kept of one answer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum TooMuch {
+pub(crate) enum TooMuch {
     /// More than [`MAX_CALLS`].
     #[error("the answer holds more than {MAX_CALLS} tool calls")]
     Calls,
@@ -51,7 +51,7 @@ struct PartialCall {
 
 /// Joins the fragments of one answer's tool calls (D9, D11).
 #[derive(Debug, Default)]
-pub struct ToolCallAccumulator {
+pub(crate) struct ToolCallAccumulator {
     calls: Vec<PartialCall>,
     // Position in `calls` of the one that took the last fragment.
     open: Option<usize>,
@@ -62,7 +62,7 @@ impl ToolCallAccumulator {
     ///
     /// # Errors
     /// [`TooMuch`].
-    pub fn push(&mut self, fragment: wire::ToolCall) -> Result<(), TooMuch> {
+    pub(crate) fn push(&mut self, fragment: wire::ToolCall) -> Result<(), TooMuch> {
         let signature = signature_from_wire(&fragment.extra);
         let function = fragment.function.unwrap_or_default();
         let id = fragment.id.unwrap_or_default();
@@ -122,14 +122,9 @@ impl ToolCallAccumulator {
         (!another).then_some(position)
     }
 
-    /// Whether there is any call.
-    pub fn is_empty(&self) -> bool {
-        self.calls.is_empty()
-    }
-
     /// The complete calls, in order. A call without an id gets one from `random`; fragments that
     /// never got a name are dropped, since nothing can be called by them.
-    pub fn finish(self, random: &dyn Random) -> Vec<ToolCall> {
+    pub(crate) fn finish(self, random: &dyn Random) -> Vec<ToolCall> {
         self.calls
             .into_iter()
             .filter(|call| !call.name.is_empty())

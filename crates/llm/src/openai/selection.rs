@@ -7,7 +7,7 @@ use crate::error::{ModelError, ModelErrorKind};
 /// What is known of a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
-pub enum ApiMode {
+pub(crate) enum ApiMode {
     /// Nothing yet; Responses is tried first (OR-235).
     Unknown = 0,
     /// It answers Responses.
@@ -19,16 +19,16 @@ pub enum ApiMode {
 /// The mode of one provider instance: one atomic integer, read and switched without a lock
 /// (OR-238). It lives as long as the instance (OR-239).
 #[derive(Debug)]
-pub struct ApiSelection(AtomicU8);
+pub(crate) struct ApiSelection(AtomicU8);
 
 impl ApiSelection {
     /// Begins with `mode`.
-    pub fn new(mode: ApiMode) -> Self {
+    pub(crate) fn new(mode: ApiMode) -> Self {
         Self(AtomicU8::new(mode as u8))
     }
 
     /// The mode now.
-    pub fn mode(&self) -> ApiMode {
+    pub(crate) fn mode(&self) -> ApiMode {
         match self.0.load(Ordering::Acquire) {
             1 => ApiMode::Responses,
             2 => ApiMode::Chat,
@@ -38,7 +38,7 @@ impl ApiSelection {
 
     /// Responses worked. Settles an open question only: a concurrent call may have settled it for
     /// Chat Completions, and that is final.
-    pub fn responses_worked(&self) {
+    pub(crate) fn responses_worked(&self) {
         let _ = self.0.compare_exchange(
             ApiMode::Unknown as u8,
             ApiMode::Responses as u8,
@@ -48,14 +48,14 @@ impl ApiSelection {
     }
 
     /// From now on Chat Completions.
-    pub fn switch_to_chat(&self) {
+    pub(crate) fn switch_to_chat(&self) {
         self.0.store(ApiMode::Chat as u8, Ordering::Release);
     }
 }
 
 /// What a failure of Responses means for the choice of format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verdict {
+pub(crate) enum Verdict {
     /// An ordinary error; the mode stays.
     Error,
     /// The server does not know Responses: Chat Completions for good.
@@ -78,7 +78,7 @@ const SIGNALS: &[&str] = &[
 ];
 
 /// Judges a failed call of Responses at `url`.
-pub fn judge(error: &ModelError, url: &str) -> Verdict {
+pub(crate) fn judge(error: &ModelError, url: &str) -> Verdict {
     if matches!(error.status, Some(404 | 405)) {
         return Verdict::Unsupported;
     }

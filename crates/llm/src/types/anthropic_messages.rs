@@ -7,60 +7,60 @@ use super::{Extra, null_as_default};
 
 /// The request body, also of `count_tokens`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct MessagesRequest {
+pub(crate) struct MessagesRequest {
     /// Model name.
     #[serde(default)]
-    pub model: String,
+    pub(crate) model: String,
     /// Limit of the answer's tokens; required, except to count tokens.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub max_tokens: Option<u64>,
+    pub(crate) max_tokens: Option<u64>,
     /// The system prompt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub system: Option<Content>,
+    pub(crate) system: Option<Content>,
     /// The conversation; roles alternate.
     #[serde(default)]
-    pub messages: Vec<InputMessage>,
+    pub(crate) messages: Vec<InputMessage>,
     /// Tools on offer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub tools: Option<Vec<Tool>>,
+    pub(crate) tools: Option<Vec<Tool>>,
     /// Whether a tool may or must be called.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub tool_choice: Option<ToolChoice>,
+    pub(crate) tool_choice: Option<ToolChoice>,
     /// Sampling temperature.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub temperature: Option<f64>,
+    pub(crate) temperature: Option<f64>,
     /// Nucleus sampling mass.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub top_p: Option<f64>,
+    pub(crate) top_p: Option<f64>,
     /// Texts at which the answer ends.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub stop_sequences: Option<Vec<String>>,
+    pub(crate) stop_sequences: Option<Vec<String>>,
     /// Whether the answer comes as server-sent events.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub stream: Option<bool>,
+    pub(crate) stream: Option<bool>,
     /// Everything else.
     #[serde(flatten)]
-    pub extra: Extra,
+    pub(crate) extra: Extra,
 }
 
 /// One message of a request.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct InputMessage {
+pub(crate) struct InputMessage {
     /// `user` or `assistant`.
     #[serde(default)]
-    pub role: String,
+    pub(crate) role: String,
     /// The content.
     #[serde(default, deserialize_with = "null_as_default")]
-    pub content: Content,
+    pub(crate) content: Content,
     /// Everything else.
     #[serde(flatten)]
-    pub extra: Extra,
+    pub(crate) extra: Extra,
 }
 
 /// One text, or blocks.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
-pub enum Content {
+pub(crate) enum Content {
     /// One text.
     Text(String),
     /// Blocks.
@@ -75,7 +75,7 @@ impl Default for Content {
 
 impl Content {
     /// The blocks; a text becomes one, an empty text none.
-    pub fn into_blocks(self) -> Vec<Block> {
+    pub(crate) fn into_blocks(self) -> Vec<Block> {
         match self {
             Self::Text(text) if text.is_empty() => Vec::new(),
             Self::Text(text) => vec![Block::text(text)],
@@ -84,7 +84,7 @@ impl Content {
     }
 
     /// All text, blocks joined.
-    pub fn into_text(self) -> String {
+    pub(crate) fn into_text(self) -> String {
         match self {
             Self::Text(text) => text,
             Self::Blocks(blocks) => blocks
@@ -101,7 +101,7 @@ impl Content {
 /// One block of content.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(untagged)]
-pub enum Block {
+pub(crate) enum Block {
     /// `text`.
     Text(TextBlock),
     /// `thinking`.
@@ -133,7 +133,7 @@ impl<'de> Deserialize<'de> for Block {
 
 impl Block {
     /// A block of text.
-    pub fn text(text: impl Into<String>) -> Self {
+    pub(crate) fn text(text: impl Into<String>) -> Self {
         Self::Text(TextBlock {
             kind: "text".to_owned(),
             text: text.into(),
@@ -144,249 +144,249 @@ impl Block {
 
 /// A text.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct TextBlock {
+pub(crate) struct TextBlock {
     /// `text`.
     #[serde(rename = "type")]
-    pub kind: String,
+    pub(crate) kind: String,
     /// The text.
     #[serde(default, deserialize_with = "null_as_default")]
-    pub text: String,
+    pub(crate) text: String,
     /// Everything else.
     #[serde(flatten)]
-    pub extra: Extra,
+    pub(crate) extra: Extra,
 }
 
 /// What the model thought.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct ThinkingBlock {
+pub(crate) struct ThinkingBlock {
     /// `thinking`.
     #[serde(rename = "type")]
-    pub kind: String,
+    pub(crate) kind: String,
     /// The thoughts.
     #[serde(default, deserialize_with = "null_as_default")]
-    pub thinking: String,
+    pub(crate) thinking: String,
     /// The provider's mark that the thoughts are its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub signature: Option<String>,
+    pub(crate) signature: Option<String>,
     /// Everything else.
     #[serde(flatten)]
-    pub extra: Extra,
+    pub(crate) extra: Extra,
 }
 
 /// What the model thought, readable for the provider only.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct RedactedThinkingBlock {
+pub(crate) struct RedactedThinkingBlock {
     /// `redacted_thinking`.
     #[serde(rename = "type")]
-    pub kind: String,
+    pub(crate) kind: String,
     /// The thoughts, as the provider sent them.
     #[serde(default, deserialize_with = "null_as_default")]
-    pub data: String,
+    pub(crate) data: String,
     /// Everything else.
     #[serde(flatten)]
-    pub extra: Extra,
+    pub(crate) extra: Extra,
 }
 
 /// A call of a tool.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct ToolUseBlock {
+pub(crate) struct ToolUseBlock {
     /// `tool_use`.
     #[serde(rename = "type")]
-    pub kind: String,
+    pub(crate) kind: String,
     /// Id that results name.
     #[serde(default, deserialize_with = "null_as_default")]
-    pub id: String,
+    pub(crate) id: String,
     /// The tool's name.
     #[serde(default, deserialize_with = "null_as_default")]
-    pub name: String,
+    pub(crate) name: String,
     /// The arguments: an object; empty while they are still being streamed.
     #[serde(default)]
-    pub input: Value,
+    pub(crate) input: Value,
     /// Everything else.
     #[serde(flatten)]
-    pub extra: Extra,
+    pub(crate) extra: Extra,
 }
 
 /// The result of a call.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct ToolResultBlock {
+pub(crate) struct ToolResultBlock {
     /// `tool_result`.
     #[serde(rename = "type")]
-    pub kind: String,
+    pub(crate) kind: String,
     /// The call this is the result of.
     #[serde(default)]
-    pub tool_use_id: String,
+    pub(crate) tool_use_id: String,
     /// The result.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub content: Option<Content>,
+    pub(crate) content: Option<Content>,
     /// Whether the call failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub is_error: Option<bool>,
+    pub(crate) is_error: Option<bool>,
     /// Everything else.
     #[serde(flatten)]
-    pub extra: Extra,
+    pub(crate) extra: Extra,
 }
 
 /// A tool on offer. The provider's own tools have a `type` and no schema.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Tool {
+pub(crate) struct Tool {
     /// Name the model calls it by.
     #[serde(default)]
-    pub name: String,
+    pub(crate) name: String,
     /// What it does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub description: Option<String>,
+    pub(crate) description: Option<String>,
     /// JSON Schema of the arguments.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub input_schema: Option<Value>,
+    pub(crate) input_schema: Option<Value>,
     /// Everything else.
     #[serde(flatten)]
-    pub extra: Extra,
+    pub(crate) extra: Extra,
 }
 
 /// Whether a tool may or must be called.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct ToolChoice {
+pub(crate) struct ToolChoice {
     /// `auto`, `any`, `tool` or `none`.
     #[serde(rename = "type", default)]
-    pub kind: String,
+    pub(crate) kind: String,
     /// Everything else.
     #[serde(flatten)]
-    pub extra: Extra,
+    pub(crate) extra: Extra,
 }
 
 /// A plain answer, and the start of a streamed one.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct MessageObject {
+pub(crate) struct MessageObject {
     /// Id of the answer.
     #[serde(default)]
-    pub id: String,
+    pub(crate) id: String,
     /// `message`.
     #[serde(rename = "type", default)]
-    pub kind: String,
+    pub(crate) kind: String,
     /// `assistant`.
     #[serde(default)]
-    pub role: String,
+    pub(crate) role: String,
     /// The model that answered.
     #[serde(default)]
-    pub model: String,
+    pub(crate) model: String,
     /// The answer.
     #[serde(default, deserialize_with = "null_as_default")]
-    pub content: Vec<Block>,
+    pub(crate) content: Vec<Block>,
     /// Why it ended; `null` at the start of a stream.
     #[serde(default)]
-    pub stop_reason: Option<String>,
+    pub(crate) stop_reason: Option<String>,
     /// The stop sequence it ended at.
     #[serde(default)]
-    pub stop_sequence: Option<String>,
+    pub(crate) stop_sequence: Option<String>,
     /// Token counts.
     #[serde(default, deserialize_with = "null_as_default")]
-    pub usage: Usage,
+    pub(crate) usage: Usage,
     /// Everything else.
     #[serde(flatten)]
-    pub extra: Extra,
+    pub(crate) extra: Extra,
 }
 
 /// Token counts. Cached tokens are not among `input_tokens`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Usage {
+pub(crate) struct Usage {
     /// Tokens of the request that no cache was involved in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub input_tokens: Option<u64>,
+    pub(crate) input_tokens: Option<u64>,
     /// Tokens that were written to the cache.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cache_creation_input_tokens: Option<u64>,
+    pub(crate) cache_creation_input_tokens: Option<u64>,
     /// Tokens that were read from the cache.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cache_read_input_tokens: Option<u64>,
+    pub(crate) cache_read_input_tokens: Option<u64>,
     /// Tokens of the answer so far.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub output_tokens: Option<u64>,
+    pub(crate) output_tokens: Option<u64>,
     /// Everything else.
     #[serde(flatten)]
-    pub extra: Extra,
+    pub(crate) extra: Extra,
 }
 
 /// One event of a streamed answer. Which fields are there depends on `kind`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct StreamEvent {
+pub(crate) struct StreamEvent {
     /// `message_start`, `content_block_delta`, …
     #[serde(rename = "type", default)]
-    pub kind: String,
+    pub(crate) kind: String,
     /// Of `message_start`: the answer without its content.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub message: Option<MessageObject>,
+    pub(crate) message: Option<MessageObject>,
     /// Position of the block.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub index: Option<u64>,
+    pub(crate) index: Option<u64>,
     /// Of `content_block_start`: the block without its content.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub content_block: Option<Block>,
+    pub(crate) content_block: Option<Block>,
     /// What is new.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub delta: Option<Delta>,
+    pub(crate) delta: Option<Delta>,
     /// Of `message_delta`: token counts so far.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub usage: Option<Usage>,
+    pub(crate) usage: Option<Usage>,
     /// Everything else.
     #[serde(flatten)]
-    pub extra: Extra,
+    pub(crate) extra: Extra,
 }
 
 /// What is new: of a block (with a `type`), or of the message (without).
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Delta {
+pub(crate) struct Delta {
     /// `text_delta`, `input_json_delta`, `thinking_delta`, `signature_delta`.
     #[serde(rename = "type", default, skip_serializing_if = "Option::is_none")]
-    pub kind: Option<String>,
+    pub(crate) kind: Option<String>,
     /// More text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub text: Option<String>,
+    pub(crate) text: Option<String>,
     /// More of the JSON text of a tool's input.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub partial_json: Option<String>,
+    pub(crate) partial_json: Option<String>,
     /// More thoughts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub thinking: Option<String>,
+    pub(crate) thinking: Option<String>,
     /// The provider's mark on the thoughts of the block.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub signature: Option<String>,
+    pub(crate) signature: Option<String>,
     /// Why the answer ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub stop_reason: Option<String>,
+    pub(crate) stop_reason: Option<String>,
     /// Everything else.
     #[serde(flatten)]
-    pub extra: Extra,
+    pub(crate) extra: Extra,
 }
 
 /// The error body this program's own server answers with, and the `error` event of a stream.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct ErrorBody {
+pub(crate) struct ErrorBody {
     /// `error`.
     #[serde(rename = "type")]
-    pub kind: String,
+    pub(crate) kind: String,
     /// The error.
-    pub error: ErrorObject,
+    pub(crate) error: ErrorObject,
     /// Id of the request.
     #[serde(default)]
-    pub request_id: Option<String>,
+    pub(crate) request_id: Option<String>,
 }
 
 /// An error.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct ErrorObject {
+pub(crate) struct ErrorObject {
     /// Class of the error, such as `overloaded_error`.
     #[serde(rename = "type")]
-    pub kind: String,
+    pub(crate) kind: String,
     /// For people.
-    pub message: String,
+    pub(crate) message: String,
 }
 
 /// Answer of `POST {base}/v1/messages/count_tokens`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct TokenCount {
+pub(crate) struct TokenCount {
     /// Tokens of the request.
-    pub input_tokens: u64,
+    pub(crate) input_tokens: u64,
 }
 
 #[cfg(test)]

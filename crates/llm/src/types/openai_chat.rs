@@ -6,98 +6,98 @@
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
-pub use super::Extra;
+pub(crate) use super::Extra;
 use super::null_as_default;
 
 /// The request body.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct ChatRequest {
+pub(crate) struct ChatRequest {
     /// Model name.
-    pub model: String,
+    pub(crate) model: String,
     /// The conversation, system prompt included.
-    pub messages: Vec<ChatMessage>,
+    pub(crate) messages: Vec<ChatMessage>,
     /// Tools on offer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub tools: Option<Vec<Tool>>,
+    pub(crate) tools: Option<Vec<Tool>>,
     /// `"auto"`, `"none"`, `"required"` or an object naming one function.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub tool_choice: Option<Value>,
+    pub(crate) tool_choice: Option<Value>,
     /// Sampling temperature.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub temperature: Option<f64>,
+    pub(crate) temperature: Option<f64>,
     /// Nucleus sampling mass.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub top_p: Option<f64>,
+    pub(crate) top_p: Option<f64>,
     /// Limit of the answer's tokens, older name; what compatible servers know.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub max_tokens: Option<u64>,
+    pub(crate) max_tokens: Option<u64>,
     /// Limit of the answer's tokens, newer name; what OpenAI's own models require.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub max_completion_tokens: Option<u64>,
+    pub(crate) max_completion_tokens: Option<u64>,
     /// Texts at which the answer ends.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub stop: Option<Value>,
+    pub(crate) stop: Option<Value>,
     /// Whether the answer comes as server-sent events.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub stream: Option<bool>,
+    pub(crate) stream: Option<bool>,
     /// Options of a streamed answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub stream_options: Option<StreamOptions>,
+    pub(crate) stream_options: Option<StreamOptions>,
     /// Everything else.
     #[serde(flatten)]
-    pub extra: Extra,
+    pub(crate) extra: Extra,
 }
 
 /// Options of a streamed answer.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct StreamOptions {
+pub(crate) struct StreamOptions {
     /// Ask for a last chunk with the token counts.
     #[serde(default)]
-    pub include_usage: bool,
+    pub(crate) include_usage: bool,
     /// Everything else.
     #[serde(flatten)]
-    pub extra: Extra,
+    pub(crate) extra: Extra,
 }
 
 /// One message of a request, or the message of a plain answer.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct ChatMessage {
+pub(crate) struct ChatMessage {
     /// `system`, `developer`, `user`, `assistant` or `tool`.
     #[serde(default)]
-    pub role: String,
+    pub(crate) role: String,
     /// The text; `null` in an assistant message that only calls tools.
     #[serde(default)]
-    pub content: Option<Content>,
+    pub(crate) content: Option<Content>,
     /// Name of the speaker or tool.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub name: Option<String>,
+    pub(crate) name: Option<String>,
     /// Calls of an assistant message.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub tool_calls: Option<Vec<ToolCall>>,
+    pub(crate) tool_calls: Option<Vec<ToolCall>>,
     /// The only call, as older servers send it (OR-243).
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub function_call: Option<FunctionCall>,
+    pub(crate) function_call: Option<FunctionCall>,
     /// The call a tool message answers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub tool_call_id: Option<String>,
+    pub(crate) tool_call_id: Option<String>,
     /// Text of a refusal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub refusal: Option<String>,
+    pub(crate) refusal: Option<String>,
     /// Reasoning, as DeepSeek and vLLM name it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub reasoning_content: Option<String>,
+    pub(crate) reasoning_content: Option<String>,
     /// Reasoning, as Ollama and OpenRouter name it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub reasoning: Option<Value>,
+    pub(crate) reasoning: Option<Value>,
     /// Everything else.
     #[serde(flatten)]
-    pub extra: Extra,
+    pub(crate) extra: Extra,
 }
 
 /// The content of a message: one text, or parts.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
-pub enum Content {
+pub(crate) enum Content {
     /// One text.
     Text(String),
     /// Parts; only those with a `text` mean anything here.
@@ -106,7 +106,7 @@ pub enum Content {
 
 impl Content {
     /// All text, parts joined.
-    pub fn into_text(self) -> String {
+    pub(crate) fn into_text(self) -> String {
         match self {
             Self::Text(text) => text,
             Self::Parts(parts) => parts.into_iter().filter_map(|part| part.text).collect(),
@@ -116,83 +116,83 @@ impl Content {
 
 /// One part of a message's content.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct ContentPart {
+pub(crate) struct ContentPart {
     /// `text`, `image_url`, …
     #[serde(rename = "type", default)]
-    pub kind: String,
+    pub(crate) kind: String,
     /// The text of a text part.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub text: Option<String>,
+    pub(crate) text: Option<String>,
     /// Everything else.
     #[serde(flatten)]
-    pub extra: Extra,
+    pub(crate) extra: Extra,
 }
 
 /// A tool on offer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Tool {
+pub(crate) struct Tool {
     /// Always `function`.
     #[serde(rename = "type")]
-    pub kind: String,
+    pub(crate) kind: String,
     /// The function.
-    pub function: FunctionDefinition,
+    pub(crate) function: FunctionDefinition,
     /// Everything else.
     #[serde(flatten)]
-    pub extra: Extra,
+    pub(crate) extra: Extra,
 }
 
 /// What the model is told about a function.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct FunctionDefinition {
+pub(crate) struct FunctionDefinition {
     /// Name the model calls it by.
-    pub name: String,
+    pub(crate) name: String,
     /// What it does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub description: Option<String>,
+    pub(crate) description: Option<String>,
     /// JSON Schema of the arguments.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub parameters: Option<Value>,
+    pub(crate) parameters: Option<Value>,
     /// Everything else.
     #[serde(flatten)]
-    pub extra: Extra,
+    pub(crate) extra: Extra,
 }
 
 /// A complete call in a message, or a fragment of one in a streamed chunk.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct ToolCall {
+pub(crate) struct ToolCall {
     /// Position among the answer's calls; only in chunks, and missing from some servers (D9).
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub index: Option<u64>,
+    pub(crate) index: Option<u64>,
     /// Id; only in a call's first fragment.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub id: Option<String>,
+    pub(crate) id: Option<String>,
     /// `function`.
     #[serde(rename = "type", default, skip_serializing_if = "Option::is_none")]
-    pub kind: Option<String>,
+    pub(crate) kind: Option<String>,
     /// What is called.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub function: Option<FunctionCall>,
+    pub(crate) function: Option<FunctionCall>,
     /// Everything else (one provider keeps a signature here that must come back).
     #[serde(flatten)]
-    pub extra: Extra,
+    pub(crate) extra: Extra,
 }
 
 /// Name and arguments of a call.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct FunctionCall {
+pub(crate) struct FunctionCall {
     /// The function's name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub name: Option<String>,
+    pub(crate) name: Option<String>,
     /// JSON text; some servers send the value itself, or null.
     #[serde(
         default,
         skip_serializing_if = "Option::is_none",
         deserialize_with = "arguments_as_text"
     )]
-    pub arguments: Option<String>,
+    pub(crate) arguments: Option<String>,
     /// Everything else.
     #[serde(flatten)]
-    pub extra: Extra,
+    pub(crate) extra: Extra,
 }
 
 /// Arguments are JSON text; some servers send the value itself, or null.
@@ -208,194 +208,194 @@ pub(super) fn arguments_as_text<'de, D: Deserializer<'de>>(
 
 /// A plain answer.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct ChatResponse {
+pub(crate) struct ChatResponse {
     /// Id of the answer.
     #[serde(default)]
-    pub id: String,
+    pub(crate) id: String,
     /// `chat.completion`.
     #[serde(default)]
-    pub object: String,
+    pub(crate) object: String,
     /// Unix seconds.
     #[serde(default)]
-    pub created: i64,
+    pub(crate) created: i64,
     /// The model that answered.
     #[serde(default)]
-    pub model: String,
+    pub(crate) model: String,
     /// The answers; only the first is asked for.
     #[serde(default)]
-    pub choices: Vec<Choice>,
+    pub(crate) choices: Vec<Choice>,
     /// Token counts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub usage: Option<Usage>,
+    pub(crate) usage: Option<Usage>,
     /// Everything else.
     #[serde(flatten)]
-    pub extra: Extra,
+    pub(crate) extra: Extra,
 }
 
 /// One answer of a plain response.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Choice {
+pub(crate) struct Choice {
     /// Position.
     #[serde(default)]
-    pub index: u64,
+    pub(crate) index: u64,
     /// The message.
     #[serde(default)]
-    pub message: ChatMessage,
+    pub(crate) message: ChatMessage,
     /// Why it ended.
     #[serde(default)]
-    pub finish_reason: Option<String>,
+    pub(crate) finish_reason: Option<String>,
     /// Everything else.
     #[serde(flatten)]
-    pub extra: Extra,
+    pub(crate) extra: Extra,
 }
 
 /// One chunk of a streamed answer.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct ChatChunk {
+pub(crate) struct ChatChunk {
     /// Id of the answer.
     #[serde(default)]
-    pub id: String,
+    pub(crate) id: String,
     /// `chat.completion.chunk`.
     #[serde(default)]
-    pub object: String,
+    pub(crate) object: String,
     /// Unix seconds.
     #[serde(default)]
-    pub created: i64,
+    pub(crate) created: i64,
     /// The model that answers.
     #[serde(default)]
-    pub model: String,
+    pub(crate) model: String,
     /// The pieces; empty in a chunk that only carries `usage` (D10).
     #[serde(default, deserialize_with = "null_as_default")]
-    pub choices: Vec<ChunkChoice>,
+    pub(crate) choices: Vec<ChunkChoice>,
     /// Token counts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub usage: Option<Usage>,
+    pub(crate) usage: Option<Usage>,
     /// Everything else.
     #[serde(flatten)]
-    pub extra: Extra,
+    pub(crate) extra: Extra,
 }
 
 /// One piece of one answer.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct ChunkChoice {
+pub(crate) struct ChunkChoice {
     /// Position.
     #[serde(default)]
-    pub index: u64,
+    pub(crate) index: u64,
     /// What is new.
     #[serde(default, deserialize_with = "null_as_default")]
-    pub delta: ChunkDelta,
+    pub(crate) delta: ChunkDelta,
     /// Set once, at the end.
     #[serde(default)]
-    pub finish_reason: Option<String>,
+    pub(crate) finish_reason: Option<String>,
     /// Everything else.
     #[serde(flatten)]
-    pub extra: Extra,
+    pub(crate) extra: Extra,
 }
 
 /// What is new in an answer.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct ChunkDelta {
+pub(crate) struct ChunkDelta {
     /// `assistant`, in the first chunk.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub role: Option<String>,
+    pub(crate) role: Option<String>,
     /// More text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub content: Option<Content>,
+    pub(crate) content: Option<Content>,
     /// More text of a refusal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub refusal: Option<String>,
+    pub(crate) refusal: Option<String>,
     /// More reasoning, as DeepSeek and vLLM name it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub reasoning_content: Option<String>,
+    pub(crate) reasoning_content: Option<String>,
     /// More reasoning, as Ollama and OpenRouter name it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub reasoning: Option<Value>,
+    pub(crate) reasoning: Option<Value>,
     /// Fragments of calls.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub tool_calls: Option<Vec<ToolCall>>,
+    pub(crate) tool_calls: Option<Vec<ToolCall>>,
     /// A fragment of the only call, as older servers send it (OR-243).
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub function_call: Option<FunctionCall>,
+    pub(crate) function_call: Option<FunctionCall>,
     /// Everything else.
     #[serde(flatten)]
-    pub extra: Extra,
+    pub(crate) extra: Extra,
 }
 
 /// Token counts.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Usage {
+pub(crate) struct Usage {
     /// Tokens of the request.
     #[serde(default, deserialize_with = "null_as_default")]
-    pub prompt_tokens: u64,
+    pub(crate) prompt_tokens: u64,
     /// Tokens of the answer.
     #[serde(default, deserialize_with = "null_as_default")]
-    pub completion_tokens: u64,
+    pub(crate) completion_tokens: u64,
     /// Their sum.
     #[serde(default, deserialize_with = "null_as_default")]
-    pub total_tokens: u64,
+    pub(crate) total_tokens: u64,
     /// Of the request's tokens, what was cached.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub prompt_tokens_details: Option<PromptTokensDetails>,
+    pub(crate) prompt_tokens_details: Option<PromptTokensDetails>,
     /// Everything else.
     #[serde(flatten)]
-    pub extra: Extra,
+    pub(crate) extra: Extra,
 }
 
 /// Details of the request's tokens.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct PromptTokensDetails {
+pub(crate) struct PromptTokensDetails {
     /// Tokens read from the provider's cache.
     #[serde(default, deserialize_with = "null_as_default")]
-    pub cached_tokens: u64,
+    pub(crate) cached_tokens: u64,
     /// Everything else.
     #[serde(flatten)]
-    pub extra: Extra,
+    pub(crate) extra: Extra,
 }
 
 /// The error of a body or of a stream.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct ErrorObject {
+pub(crate) struct ErrorObject {
     /// For people.
     #[serde(default, deserialize_with = "null_as_default")]
-    pub message: String,
+    pub(crate) message: String,
     /// Class of the error, such as `invalid_request_error`.
     #[serde(rename = "type", default)]
-    pub kind: Option<String>,
+    pub(crate) kind: Option<String>,
     /// The field that is wrong.
     #[serde(default)]
-    pub param: Option<Value>,
+    pub(crate) param: Option<Value>,
     /// A word or a number.
     #[serde(default)]
-    pub code: Option<Value>,
+    pub(crate) code: Option<Value>,
 }
 
 /// The error body this program's own server answers with.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct ErrorBody {
+pub(crate) struct ErrorBody {
     /// The error.
-    pub error: ErrorObject,
+    pub(crate) error: ErrorObject,
 }
 
 /// Answer of `GET {base}/models`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct ModelList {
+pub(crate) struct ModelList {
     /// `list`.
-    pub object: String,
+    pub(crate) object: String,
     /// The models.
-    pub data: Vec<ModelEntry>,
+    pub(crate) data: Vec<ModelEntry>,
 }
 
 /// One model of the list.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct ModelEntry {
+pub(crate) struct ModelEntry {
     /// Its name.
-    pub id: String,
+    pub(crate) id: String,
     /// `model`.
-    pub object: String,
+    pub(crate) object: String,
     /// Unix seconds.
-    pub created: i64,
+    pub(crate) created: i64,
     /// Who offers it.
-    pub owned_by: String,
+    pub(crate) owned_by: String,
 }
 
 #[cfg(test)]

@@ -11,49 +11,49 @@ use super::{
 
 /// The request body.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct ResponsesRequest {
+pub(crate) struct ResponsesRequest {
     /// Model name.
     #[serde(default)]
-    pub model: String,
+    pub(crate) model: String,
     /// The system prompt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub instructions: Option<String>,
+    pub(crate) instructions: Option<String>,
     /// The conversation.
     #[serde(default)]
-    pub input: Input,
+    pub(crate) input: Input,
     /// Tools on offer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub tools: Option<Vec<Tool>>,
+    pub(crate) tools: Option<Vec<Tool>>,
     /// `"auto"`, `"none"`, `"required"` or an object naming one tool.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub tool_choice: Option<Value>,
+    pub(crate) tool_choice: Option<Value>,
     /// Sampling temperature.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub temperature: Option<f64>,
+    pub(crate) temperature: Option<f64>,
     /// Nucleus sampling mass.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub top_p: Option<f64>,
+    pub(crate) top_p: Option<f64>,
     /// Limit of the answer's tokens, reasoning included.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub max_output_tokens: Option<u64>,
+    pub(crate) max_output_tokens: Option<u64>,
     /// Whether the answer comes as server-sent events.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub stream: Option<bool>,
+    pub(crate) stream: Option<bool>,
     /// Whether the provider keeps the answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub store: Option<bool>,
+    pub(crate) store: Option<bool>,
     /// An answer that the provider kept and that this request continues.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub previous_response_id: Option<String>,
+    pub(crate) previous_response_id: Option<String>,
     /// Everything else.
     #[serde(flatten)]
-    pub extra: Extra,
+    pub(crate) extra: Extra,
 }
 
 /// The conversation: one text of the user, or items.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
-pub enum Input {
+pub(crate) enum Input {
     /// One text.
     Text(String),
     /// Items, oldest first.
@@ -68,31 +68,31 @@ impl Default for Input {
 
 /// A tool on offer. Only those of type `function` mean anything here.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Tool {
+pub(crate) struct Tool {
     /// `function`, or one of the provider's own tools.
     #[serde(rename = "type", default)]
-    pub kind: String,
+    pub(crate) kind: String,
     /// Name the model calls it by.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub name: Option<String>,
+    pub(crate) name: Option<String>,
     /// What it does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub description: Option<String>,
+    pub(crate) description: Option<String>,
     /// JSON Schema of the arguments.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub parameters: Option<Value>,
+    pub(crate) parameters: Option<Value>,
     /// Whether arguments must follow the schema exactly, which restricts the schema (OR-243).
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub strict: Option<bool>,
+    pub(crate) strict: Option<bool>,
     /// Everything else.
     #[serde(flatten)]
-    pub extra: Extra,
+    pub(crate) extra: Extra,
 }
 
 /// One item of a conversation or an answer.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(untagged)]
-pub enum Item {
+pub(crate) enum Item {
     /// `message`, also without a `type`.
     Message(MessageItem),
     /// `function_call`.
@@ -123,31 +123,31 @@ impl<'de> Deserialize<'de> for Item {
 
 /// A message.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct MessageItem {
+pub(crate) struct MessageItem {
     /// `message`; may be missing in a request.
     #[serde(rename = "type", default, skip_serializing_if = "Option::is_none")]
-    pub kind: Option<String>,
+    pub(crate) kind: Option<String>,
     /// Id; only in answers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub id: Option<String>,
+    pub(crate) id: Option<String>,
     /// `in_progress`, `completed` or `incomplete`; only in answers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub status: Option<String>,
+    pub(crate) status: Option<String>,
     /// `user`, `assistant`, `system` or `developer`.
     #[serde(default)]
-    pub role: String,
+    pub(crate) role: String,
     /// The content.
     #[serde(default, deserialize_with = "null_as_default")]
-    pub content: Content,
+    pub(crate) content: Content,
     /// Everything else.
     #[serde(flatten)]
-    pub extra: Extra,
+    pub(crate) extra: Extra,
 }
 
 /// The content of a message: one text, or parts.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
-pub enum Content {
+pub(crate) enum Content {
     /// One text.
     Text(String),
     /// Parts.
@@ -162,7 +162,7 @@ impl Default for Content {
 
 impl Content {
     /// All text, parts joined.
-    pub fn into_text(self) -> String {
+    pub(crate) fn into_text(self) -> String {
         match self {
             Self::Text(text) => text,
             Self::Parts(parts) => parts.into_iter().filter_map(|part| part.text).collect(),
@@ -172,230 +172,230 @@ impl Content {
 
 /// One part of a message's content.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Part {
+pub(crate) struct Part {
     /// `input_text`, `output_text`, `refusal`, `summary_text`, `reasoning_text`, …
     #[serde(rename = "type", default)]
-    pub kind: String,
+    pub(crate) kind: String,
     /// The text of a text part.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub text: Option<String>,
+    pub(crate) text: Option<String>,
     /// The text of a refusal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub refusal: Option<String>,
+    pub(crate) refusal: Option<String>,
     /// Everything else.
     #[serde(flatten)]
-    pub extra: Extra,
+    pub(crate) extra: Extra,
 }
 
 /// A call of a function.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct FunctionCallItem {
+pub(crate) struct FunctionCallItem {
     /// `function_call`.
     #[serde(rename = "type", default)]
-    pub kind: String,
+    pub(crate) kind: String,
     /// Id of the item; not the one results name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub id: Option<String>,
+    pub(crate) id: Option<String>,
     /// Id that results name.
     #[serde(default, deserialize_with = "null_as_default")]
-    pub call_id: String,
+    pub(crate) call_id: String,
     /// The function's name.
     #[serde(default, deserialize_with = "null_as_default")]
-    pub name: String,
+    pub(crate) name: String,
     /// JSON text of the arguments; empty while it is still being streamed.
     #[serde(default, deserialize_with = "text_or_empty")]
-    pub arguments: String,
+    pub(crate) arguments: String,
     /// `in_progress`, `completed` or `incomplete`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub status: Option<String>,
+    pub(crate) status: Option<String>,
     /// Everything else.
     #[serde(flatten)]
-    pub extra: Extra,
+    pub(crate) extra: Extra,
 }
 
 /// The result of a call.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct FunctionCallOutputItem {
+pub(crate) struct FunctionCallOutputItem {
     /// `function_call_output`.
     #[serde(rename = "type", default)]
-    pub kind: String,
+    pub(crate) kind: String,
     /// The call this is the result of.
     #[serde(default)]
-    pub call_id: String,
+    pub(crate) call_id: String,
     /// The result.
     #[serde(default, deserialize_with = "null_as_default")]
-    pub output: Content,
+    pub(crate) output: Content,
     /// Everything else.
     #[serde(flatten)]
-    pub extra: Extra,
+    pub(crate) extra: Extra,
 }
 
 /// What the model thought.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct ReasoningItem {
+pub(crate) struct ReasoningItem {
     /// `reasoning`.
     #[serde(rename = "type", default)]
-    pub kind: String,
+    pub(crate) kind: String,
     /// Id of the item.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub id: Option<String>,
+    pub(crate) id: Option<String>,
     /// A summary of the thoughts.
     #[serde(default, deserialize_with = "null_as_default")]
-    pub summary: Vec<Part>,
+    pub(crate) summary: Vec<Part>,
     /// The thoughts themselves, where the provider shows them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub content: Option<Vec<Part>>,
+    pub(crate) content: Option<Vec<Part>>,
     /// Everything else.
     #[serde(flatten)]
-    pub extra: Extra,
+    pub(crate) extra: Extra,
 }
 
 /// An answer: the body of a plain response, and part of several stream events.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct ResponseObject {
+pub(crate) struct ResponseObject {
     /// Id of the answer.
     #[serde(default)]
-    pub id: String,
+    pub(crate) id: String,
     /// `response`.
     #[serde(default)]
-    pub object: String,
+    pub(crate) object: String,
     /// Unix seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub created_at: Option<serde_json::Number>,
+    pub(crate) created_at: Option<serde_json::Number>,
     /// `in_progress`, `completed`, `incomplete`, `failed`, `cancelled` or `queued`.
     #[serde(default)]
-    pub status: Option<String>,
+    pub(crate) status: Option<String>,
     /// Why it failed.
     #[serde(default)]
-    pub error: Option<ErrorObject>,
+    pub(crate) error: Option<ErrorObject>,
     /// Why it is incomplete.
     #[serde(default)]
-    pub incomplete_details: Option<IncompleteDetails>,
+    pub(crate) incomplete_details: Option<IncompleteDetails>,
     /// The model that answered.
     #[serde(default)]
-    pub model: String,
+    pub(crate) model: String,
     /// The answer's items.
     #[serde(default, deserialize_with = "null_as_default")]
-    pub output: Vec<Item>,
+    pub(crate) output: Vec<Item>,
     /// Token counts; `null` until the answer is complete.
     #[serde(default)]
-    pub usage: Option<Usage>,
+    pub(crate) usage: Option<Usage>,
     /// Everything else.
     #[serde(flatten)]
-    pub extra: Extra,
+    pub(crate) extra: Extra,
 }
 
 /// Why an answer is incomplete.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct IncompleteDetails {
+pub(crate) struct IncompleteDetails {
     /// `max_output_tokens` or `content_filter`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub reason: Option<String>,
+    pub(crate) reason: Option<String>,
     /// Everything else.
     #[serde(flatten)]
-    pub extra: Extra,
+    pub(crate) extra: Extra,
 }
 
 /// Token counts.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Usage {
+pub(crate) struct Usage {
     /// Tokens of the request.
     #[serde(default, deserialize_with = "null_as_default")]
-    pub input_tokens: u64,
+    pub(crate) input_tokens: u64,
     /// Of these, what was cached.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub input_tokens_details: Option<InputTokensDetails>,
+    pub(crate) input_tokens_details: Option<InputTokensDetails>,
     /// Tokens of the answer.
     #[serde(default, deserialize_with = "null_as_default")]
-    pub output_tokens: u64,
+    pub(crate) output_tokens: u64,
     /// Of these, what was reasoning.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub output_tokens_details: Option<OutputTokensDetails>,
+    pub(crate) output_tokens_details: Option<OutputTokensDetails>,
     /// Their sum.
     #[serde(default, deserialize_with = "null_as_default")]
-    pub total_tokens: u64,
+    pub(crate) total_tokens: u64,
     /// Everything else.
     #[serde(flatten)]
-    pub extra: Extra,
+    pub(crate) extra: Extra,
 }
 
 /// Details of the request's tokens.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct InputTokensDetails {
+pub(crate) struct InputTokensDetails {
     /// Tokens read from the provider's cache.
     #[serde(default, deserialize_with = "null_as_default")]
-    pub cached_tokens: u64,
+    pub(crate) cached_tokens: u64,
     /// Everything else.
     #[serde(flatten)]
-    pub extra: Extra,
+    pub(crate) extra: Extra,
 }
 
 /// Details of the answer's tokens.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct OutputTokensDetails {
+pub(crate) struct OutputTokensDetails {
     /// Tokens of reasoning.
     #[serde(default, deserialize_with = "null_as_default")]
-    pub reasoning_tokens: u64,
+    pub(crate) reasoning_tokens: u64,
     /// Everything else.
     #[serde(flatten)]
-    pub extra: Extra,
+    pub(crate) extra: Extra,
 }
 
 /// One event of a streamed answer. Which fields are there depends on `kind`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct StreamEvent {
+pub(crate) struct StreamEvent {
     /// `response.created`, `response.output_text.delta`, …
     #[serde(rename = "type", default)]
-    pub kind: String,
+    pub(crate) kind: String,
     /// Position in the stream, from 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub sequence_number: Option<u64>,
+    pub(crate) sequence_number: Option<u64>,
     /// The answer as it is now.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub response: Option<ResponseObject>,
+    pub(crate) response: Option<ResponseObject>,
     /// Position of the item in the answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub output_index: Option<u64>,
+    pub(crate) output_index: Option<u64>,
     /// Position of the part in the item.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub content_index: Option<u64>,
+    pub(crate) content_index: Option<u64>,
     /// Position of the part in a summary.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub summary_index: Option<u64>,
+    pub(crate) summary_index: Option<u64>,
     /// Id of the item.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub item_id: Option<String>,
+    pub(crate) item_id: Option<String>,
     /// The item.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub item: Option<Item>,
+    pub(crate) item: Option<Item>,
     /// The part.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub part: Option<Part>,
+    pub(crate) part: Option<Part>,
     /// More of a text or of arguments.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub delta: Option<Value>,
+    pub(crate) delta: Option<Value>,
     /// The whole text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub text: Option<String>,
+    pub(crate) text: Option<String>,
     /// The whole refusal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub refusal: Option<String>,
+    pub(crate) refusal: Option<String>,
     /// The whole arguments.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub arguments: Option<String>,
+    pub(crate) arguments: Option<String>,
     /// Code of an `error` event.
     #[serde(
         default,
         skip_serializing_if = "Option::is_none",
         deserialize_with = "present"
     )]
-    pub code: Option<Value>,
+    pub(crate) code: Option<Value>,
     /// Message of an `error` event.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub message: Option<String>,
+    pub(crate) message: Option<String>,
     /// Everything else.
     #[serde(flatten)]
-    pub extra: Extra,
+    pub(crate) extra: Extra,
 }
 
 fn text_or_empty<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {

@@ -48,7 +48,7 @@ struct OpenThought {
 /// `message_start` and pings show nothing, so that an answer that fails right after them can still
 /// be asked for again (OR-216).
 #[derive(Debug, Default)]
-pub struct AnswerReader {
+pub(crate) struct AnswerReader {
     started: bool,
     anything: bool,
     open: Vec<OpenCall>,

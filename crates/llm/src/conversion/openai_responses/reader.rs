@@ -50,7 +50,7 @@ struct PartialCall {
 /// differ in which of them they send. The events before the first content (`response.created`, …)
 /// show nothing, so that an answer that fails right after them can still be asked for again (OR-216).
 #[derive(Debug, Default)]
-pub struct AnswerReader {
+pub(crate) struct AnswerReader {
     started: bool,
     anything: bool,
     // Parts whose text was shown already, by item and part.
