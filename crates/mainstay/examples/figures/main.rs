@@ -2,7 +2,13 @@
 //! `cargo run --profile laptop -p mainstay --example figures -- bin/mainstay`.
 //!
 //! Everything runs in a temporary world on free loopback ports, and is stopped again.
-#![allow(clippy::print_stdout, reason = "a program whose output is a table")]
+#![allow(clippy::print_stdout, reason = "a program whose output is tables")]
+
+mod parts;
+mod raw;
+mod table;
+mod turns;
+mod world;
 
 use std::{
     io::{BufRead, BufReader},
@@ -30,6 +36,7 @@ async fn main() -> Result<()> {
             .nth(1)
             .unwrap_or_else(|| "bin/mainstay".to_owned()),
     );
+    allow_files()?;
     let world = tempfile::tempdir()?;
     let mut rows = Vec::new();
 
@@ -73,6 +80,21 @@ async fn main() -> Result<()> {
     let after = resident(server.child.id())?;
     server.stop()?;
 
+    let (syncs, steps) = (world.path().join("steps"), &mut Vec::new());
+    std::fs::create_dir_all(&syncs)?;
+    parts::durable_steps(&syncs, steps).await?;
+    let calls = &mut Vec::new();
+    parts::tool_calls(world::service().await?, calls).await?;
+
+    let load = world::World::start(&binary, world.path()).await?;
+    let (added, streams, parked) = (&mut Vec::new(), &mut Vec::new(), &mut Vec::new());
+    turns::added(&load, added).await?;
+    turns::parked(&load, parked).await?;
+    for count in [100, 250, 500, 1_000, 2_000] {
+        drop(turns::streams(&load, count, streams).await?);
+    }
+    drop(load);
+
     println!("| figure | min | median | p99 | max |\n|---|---|---|---|---|");
     rows.iter().for_each(|row| println!("{row}"));
     println!(
@@ -84,7 +106,41 @@ async fn main() -> Result<()> {
         2 * TURNS,
         mebibytes(after)
     );
+    table::print(
+        "Added latency of a turn over the raw model",
+        "| connections | raw p50 | raw p99 | agent p50 | agent p99 | added p50 | added p99 |",
+        added,
+    );
+    table::print(
+        "Streams with two tool calls, in an open loop",
+        "| streams | ideal | raw p99 | agent p50 | agent p99 | cores | cores of the mock | memory |",
+        streams,
+    );
+    table::print(
+        "A tool call over the same request by hand",
+        "| tool | raw p50 | raw p99 | ours p50 | ours p99 | added p50 | added p99 |",
+        calls,
+    );
+    table::print("Memory of idle sessions", "| state | each |", parked);
+    table::print(
+        "Durable steps",
+        "| sessions | syncs/s of a file | steps/s | transactions/s | steps a sync | rows a step |",
+        steps,
+    );
     Ok(())
+}
+
+/// Thousands of connections need as many files, here and in what is started from here.
+fn allow_files() -> Result<()> {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+    let wanted = rustix::process::Rlimit {
+        current: limit.maximum,
+        ..limit
+    };
+    Ok(rustix::process::setrlimit(
+        rustix::process::Resource::Nofile,
+        wanted,
+    )?)
 }
 
 fn mebibytes(kibibytes: u64) -> f64 {

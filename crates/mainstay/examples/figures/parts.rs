@@ -1,0 +1,185 @@
+//! Parts alone: tool calls and durable steps, each beside its reference.
+
+use std::{
+    io::Write,
+    net::SocketAddr,
+    path::Path,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Result, bail};
+use futures::future::try_join_all;
+use jiff::Timestamp;
+use mainstay_store::payload::{Durability, NewEvent, NewMessage, PayloadOptions, PayloadStore, SessionKey};
+use mainstay_telemetry::{clock, random::SeededRandom};
+use mainstay_tools::{
+    AgentIdentity, ToolInvocation, Toolset, ToolsetOptions,
+    config::{HandlerConfig, HandlerType, HttpConfig, ToolDefinition, ToolsConfig},
+    policy::{Identity, PolicyEngine, PolicySet, PolicySpec},
+};
+use mainstay_workload::{Connector, FileRoot};
+use serde_json::json;
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    raw::Raw,
+    table::{milliseconds, percentile},
+};
+
+/// Calls that are timed.
+const CALLS: usize = 2_000;
+/// How long steps are stored.
+const STORING: Duration = Duration::from_secs(3);
+
+/// A call of an HTTP tool, decision and shaping included, beside the same request by hand.
+pub(crate) async fn tool_calls(service: SocketAddr, rows: &mut Vec<String>) -> Result<()> {
+    let mut raw = Raw::connect(service).await?;
+    let mut by_hand = Vec::with_capacity(CALLS);
+    for _ in 0..CALLS {
+        let began = Instant::now();
+        raw.exchange("GET", "/orders/7", "").await?;
+        by_hand.push(began.elapsed());
+    }
+    let toolset = toolset(service)?;
+    let invocation = ToolInvocation {
+        call_id: "c".to_owned(),
+        tool: "get_order".to_owned(),
+        arguments: json!({"id": 7}),
+        session: "s".to_owned(),
+        turn: "t".to_owned(),
+        identity: Identity::default(),
+        headers: Default::default(),
+        cancel: CancellationToken::new(),
+    };
+    let mut ours = Vec::with_capacity(CALLS);
+    for _ in 0..CALLS {
+        let began = Instant::now();
+        let decision = toolset.decide(&invocation);
+        let outcome = toolset.execute(&invocation, &decision).await;
+        ours.push(began.elapsed());
+        if outcome.is_error {
+            bail!("{}", outcome.text());
+        }
+    }
+    let added = |share| percentile(&ours, share).saturating_sub(percentile(&by_hand, share));
+    rows.push(format!(
+        "| HTTP tool | {} | {} | {} | {} | {} | {} |",
+        milliseconds(percentile(&by_hand, 0.5)),
+        milliseconds(percentile(&by_hand, 0.99)),
+        milliseconds(percentile(&ours, 0.5)),
+        milliseconds(percentile(&ours, 0.99)),
+        milliseconds(added(0.5)),
+        milliseconds(added(0.99)),
+    ));
+    Ok(())
+}
+
+fn toolset(service: SocketAddr) -> Result<Toolset> {
+    let http: HttpConfig = serde_json::from_value(json!({
+        "endpoint": format!("http://{service}"), "urlTemplate": format!("http://{service}/orders/{{id}}"), "method": "GET"
+    }))?;
+    let mut handler = HandlerConfig::new("get", HandlerType::Http);
+    handler.http = Some(http);
+    handler.tool = Some(ToolDefinition {
+        name: "get_order".to_owned(),
+        ..ToolDefinition::default()
+    });
+    let permit = PolicySpec {
+        name: "load".to_owned(),
+        registry: "load".to_owned(),
+        ..PolicySpec::default()
+    };
+    Ok(Toolset::load(
+        &ToolsConfig {
+            registry: "load".to_owned(),
+            namespace: "default".to_owned(),
+            handlers: vec![handler],
+        },
+        ToolsetOptions {
+            connector: Connector::direct()?,
+            files: FileRoot::at("/nowhere"),
+            clock: clock::system(),
+            random: SeededRandom::new(1),
+            policy: PolicyEngine::new(PolicySet::compile(vec![permit])),
+            agent: AgentIdentity::default(),
+        },
+    ))
+}
+
+/// Steps that are on the disk when they return: an intent with its decision and a message, as a turn stores them.
+pub(crate) async fn durable_steps(directory: &Path, rows: &mut Vec<String>) -> Result<()> {
+    let syncs = syncs_per_second(directory)?;
+    for together in [1, 16, 256] {
+        let path = directory.join(format!("steps-{together}.db"));
+        let store = PayloadStore::open(PayloadOptions::file(&path))?;
+        let mut keys = Vec::new();
+        for number in 0..together {
+            let key = SessionKey::new("default", "load", format!("s{number}"));
+            store.create_session(&key, Timestamp::now()).await?;
+            keys.push(key);
+        }
+        let before = store.statistics();
+        let began = Instant::now();
+        let writers = keys.into_iter().map(|key| {
+            let store = store.clone();
+            async move {
+                let mut steps = 0_u64;
+                while began.elapsed() < STORING {
+                    store
+                        .append(&key, events(), vec![message(steps)], Durability::Synced)
+                        .await?;
+                    steps += 1;
+                }
+                anyhow::Ok(steps)
+            }
+        });
+        let steps: u64 = try_join_all(writers).await?.iter().sum();
+        let wall = began.elapsed().as_secs_f64();
+        let after = store.statistics();
+        let transactions = after.transactions - before.transactions;
+        store.close().await;
+        rows.push(format!(
+            "| {together} | {syncs:.0} | {:.0} | {:.0} | {:.1} | 3 |",
+            steps as f64 / wall,
+            transactions as f64 / wall,
+            steps as f64 / transactions.max(1) as f64,
+        ));
+    }
+    Ok(())
+}
+
+fn events() -> Vec<NewEvent> {
+    ["policy.decided", "tool.started"]
+        .into_iter()
+        .map(|kind| NewEvent {
+            kind: kind.to_owned(),
+            turn: Some("t".to_owned()),
+            time: Timestamp::now(),
+            data: json!({"call_id": "c", "tool": "get_order", "arguments": {"id": 1017}, "note": "x".repeat(200)}),
+            ..NewEvent::default()
+        })
+        .collect()
+}
+
+fn message(step: u64) -> NewMessage {
+    NewMessage {
+        message_id: step.to_string(),
+        role: "tool".to_owned(),
+        content: "{\"id\":1017,\"status\":\"shipped\"}".to_owned(),
+        created_at: Timestamp::now(),
+        ..NewMessage::default()
+    }
+}
+
+/// The reference: how often a page that was appended to a file can be synced.
+fn syncs_per_second(directory: &Path) -> Result<f64> {
+    let mut file = std::fs::File::create(directory.join("syncs"))?;
+    let began = Instant::now();
+    let mut count = 0_u32;
+    while began.elapsed() < STORING {
+        file.write_all(&[0; 4096])?;
+        file.sync_data()?;
+        count += 1;
+    }
+    Ok(f64::from(count) / began.elapsed().as_secs_f64())
+}
