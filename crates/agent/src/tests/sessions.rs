@@ -149,7 +149,10 @@ async fn a_cancelled_turn_keeps_its_text_and_the_session_goes_on() {
 async fn contract_9_a_client_key_is_accepted_once_also_while_it_waits() {
     let gate = Arc::new(Notify::new());
     let world = World::new(
-        vec![vec![Say::Wait(gate.clone())], vec![Say::Text("2")]],
+        vec![
+            vec![Say::Wait(gate.clone()), Say::Text("1")],
+            vec![Say::Text("2")],
+        ],
         vec![],
         json!({}),
     );

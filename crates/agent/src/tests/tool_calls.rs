@@ -26,12 +26,12 @@ async fn v_77_and_om_358_the_model_is_offered_only_what_the_pack_lists() {
             .map(|tool| tool.name.clone())
             .collect()
     };
-    let world = World::new(vec![vec![]], tools(), json!({"tools": ["a"]}));
+    let world = World::new(vec![vec![Say::Text("ok")]], tools(), json!({"tools": ["a"]}));
     run(&world, "hi").await;
     assert_eq!(offered(&world), ["a"]);
 
     let blocking = json!({"tools": ["catalog_*", "b", "a"], "tool_policy": {"blocklist": ["b"]}});
-    let world = World::new(vec![vec![]], tools(), blocking);
+    let world = World::new(vec![vec![Say::Text("ok")]], tools(), blocking);
     run(&world, "hi").await;
     assert_eq!(
         offered(&world),
@@ -39,7 +39,7 @@ async fn v_77_and_om_358_the_model_is_offered_only_what_the_pack_lists() {
         "sorted, prefix matched, blocked removed (OM-361)"
     );
 
-    let mut world = World::new(vec![vec![]], tools(), json!({"tools": ["a"]}));
+    let mut world = World::new(vec![vec![Say::Text("ok")]], tools(), json!({"tools": ["a"]}));
     world.options.surface_unlisted_tools = true;
     run(&world, "hi").await;
     assert_eq!(offered(&world), ["a", "b", "catalog_get"]);
@@ -48,7 +48,7 @@ async fn v_77_and_om_358_the_model_is_offered_only_what_the_pack_lists() {
 #[tokio::test(start_paused = true)]
 async fn om_359_description_and_schema_come_from_the_pack_where_it_defines_the_tool() {
     let mut world = World::new(
-        vec![vec![]],
+        vec![vec![Say::Text("ok")]],
         vec![("a", tool(Does::Echoes)), ("b", tool(Does::Echoes))],
         json!({}),
     );

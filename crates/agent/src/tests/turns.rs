@@ -119,14 +119,20 @@ async fn a_model_that_answers_500_fails_the_turn_with_its_reason_and_the_next_tu
 #[tokio::test(start_paused = true)]
 async fn an_answer_that_says_nothing_or_breaks_off_is_an_error() {
     for (script, reason) in [
-        (vec![Say::Finish(FinishReason::Refused)], "ModelRefused"),
-        (vec![Say::Finish(FinishReason::Unknown)], "ModelEmptyAnswer"),
+        (vec![vec![Say::Finish(FinishReason::Refused)]], "ModelRefused"),
         (
-            vec![Say::Text("x"), Say::Finish(FinishReason::Failed)],
+            vec![
+                vec![Say::Finish(FinishReason::Unknown)],
+                vec![Say::Finish(FinishReason::Incomplete)],
+            ],
+            "ModelEmptyAnswer",
+        ),
+        (
+            vec![vec![Say::Text("x"), Say::Finish(FinishReason::Failed)]],
             "ModelFailed",
         ),
     ] {
-        let world = World::new(vec![script], vec![], json!({}));
+        let world = World::new(script, vec![], json!({}));
         let seen = run(&world, "hi").await;
         assert_eq!(find(&seen, "turn.failed")["reason"], reason);
     }
@@ -212,7 +218,7 @@ async fn om_496_and_om_559_parameters_come_from_the_prompt_and_its_override_for_
         "parameters": {"temperature": 0.1, "max_tokens": 7},
         "model_overrides": {"small": {"parameters": {"temperature": 0.9}, "system_template": "Short."}}
     });
-    let mut world = World::new(vec![vec![]], vec![], prompt);
+    let mut world = World::new(vec![vec![Say::Text("ok")]], vec![], prompt);
     world.options.models[0].model_name = "small".to_owned();
     run(&world, "hi").await;
     let request = world.model.request(0);
@@ -476,4 +482,35 @@ async fn values_for_variables_that_the_prompt_does_not_have_are_named() {
     incoming.metadata = metadata(json!({"customer": "Ada", "costumer": "Ada", "b": 1}));
     let seen = converse(&session, incoming).await;
     assert_eq!(find(&seen, "turn.started")["unused"], json!(["b", "costumer"]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn or_453_a_blank_answer_or_one_of_thoughts_alone_is_asked_for_again_without_tools() {
+    let thoughts = || Say::Thought(SignedThought::Redacted { data: "d".to_owned() });
+    for blank in [
+        vec![Say::Finish(FinishReason::Completed)],
+        vec![thoughts(), Say::Finish(FinishReason::Completed)],
+    ] {
+        let world = World::new(
+            vec![
+                vec![Say::Call("c", "t", json!({}))],
+                blank,
+                vec![Say::Text("It is done.")],
+            ],
+            vec![("t", tool(Does::Answers("ok")))],
+            json!({}),
+        );
+        let seen = run(&world, "hi").await;
+        assert_eq!(find(&seen, "model.failed")["reason"], "ModelEmptyAnswer");
+        assert_eq!(all(&seen, "message")[1]["content"], "It is done.");
+        let offered: Vec<usize> = (0..3)
+            .map(|index| world.model.request(index).tools.len())
+            .collect();
+        assert_eq!(offered, [1, 1, 0]);
+        assert_eq!(
+            world.model.request(2).messages.len(),
+            3,
+            "the blank answer is no part of the conversation"
+        );
+    }
 }

@@ -302,8 +302,8 @@ impl Driver {
                 Action::CallModel {
                     attempt,
                     round,
-                    halve,
-                } => self.call_model(attempt, round, halve).await?,
+                    remedy,
+                } => self.call_model(attempt, round, remedy).await?,
                 Action::RunTools { calls, refused, .. } => self.run_tools(calls, refused).await?,
                 Action::Finish(end) => return self.finish(end).await,
             };

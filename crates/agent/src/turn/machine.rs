@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! Ready ──► Calling ──► Executing ──► Calling ──► … ──► Ended
-//!             │  ▲ context too long, once   │
+//!             │  ▲ a remedy, once each      │
 //!             └──┘                          └─ every call has its result
 //! ```
 
@@ -39,19 +39,32 @@ pub(crate) enum Input {
     Begin,
     /// The model's answer is complete; `stopped` when a guardrail ended the round (OM-565).
     Answered { calls: Vec<RecordedCall>, stopped: bool },
-    /// The model failed. `too_long` is the one failure that has a remedy (OR-260).
-    ModelFailed { too_long: bool, end: End },
+    /// The model failed; `remedy` is what may help, once.
+    ModelFailed { remedy: Option<Remedy>, end: End },
     /// Every call of the round has its result.
     ToolsFinished,
     /// The turn has to end, whatever it is doing: cancelled, out of time, not to be rendered.
     Interrupted(End),
 }
 
+/// What may help after a failed call of the model. Each is tried once a turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Remedy {
+    /// Cut the conversation to half of what was sent last: it was too long (OR-260).
+    Halve,
+    /// Offer no tools: the answer was blank (OR-453).
+    WithoutTools,
+}
+
 /// What to do.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Action {
-    /// Ask the model. `halve` cuts the conversation to half of what was sent last.
-    CallModel { attempt: u32, round: u32, halve: bool },
+    /// Ask the model, with a remedy for what became of the attempt before.
+    CallModel {
+        attempt: u32,
+        round: u32,
+        remedy: Option<Remedy>,
+    },
     /// Run `calls` and answer `refused` with an error: they are beyond the limit of calls.
     RunTools {
         round: u32,
@@ -70,6 +83,7 @@ pub(crate) struct Machine {
     rounds: u32,
     calls: u32,
     halved: bool,
+    without_tools: bool,
 }
 
 impl Machine {
@@ -81,6 +95,7 @@ impl Machine {
             rounds: 0,
             calls: 0,
             halved: false,
+            without_tools: false,
         }
     }
 
@@ -112,11 +127,11 @@ impl Machine {
 
     /// The one step function. `None` when the input has no meaning in the state, which leaves it unchanged.
     pub(crate) fn step(&mut self, input: Input) -> Option<Action> {
-        match (&self.state, input) {
+        match (self.state.clone(), input) {
             (State::Ended, _) => None,
             (_, Input::Interrupted(end)) => Some(self.finish(end)),
             (State::Ready, Input::Begin) | (State::Executing, Input::ToolsFinished) => {
-                Some(self.call_model(false))
+                Some(self.call_model(None))
             }
             (State::Calling, Input::Answered { calls, stopped }) => {
                 if stopped || calls.is_empty() {
@@ -142,10 +157,12 @@ impl Machine {
                     refused,
                 })
             }
-            (State::Calling, Input::ModelFailed { too_long: true, .. }) if !self.halved => {
-                self.halved = true;
-                Some(self.call_model(true))
-            }
+            (
+                State::Calling,
+                Input::ModelFailed {
+                    remedy: Some(remedy), ..
+                },
+            ) if !std::mem::replace(self.tried(remedy), true) => Some(self.call_model(Some(remedy))),
             (State::Calling, Input::ModelFailed { end, .. }) => Some(self.finish(end)),
             (State::Ready, Input::Answered { .. } | Input::ModelFailed { .. } | Input::ToolsFinished)
             | (State::Calling, Input::Begin | Input::ToolsFinished)
@@ -153,13 +170,21 @@ impl Machine {
         }
     }
 
-    fn call_model(&mut self, halve: bool) -> Action {
+    /// Whether a remedy was tried in this turn.
+    fn tried(&mut self, remedy: Remedy) -> &mut bool {
+        match remedy {
+            Remedy::Halve => &mut self.halved,
+            Remedy::WithoutTools => &mut self.without_tools,
+        }
+    }
+
+    fn call_model(&mut self, remedy: Option<Remedy>) -> Action {
         self.state = State::Calling;
         self.attempts += 1;
         Action::CallModel {
             attempt: self.attempts,
             round: self.rounds + 1,
-            halve,
+            remedy,
         }
     }
 
@@ -205,7 +230,7 @@ mod tests {
             Some(Action::CallModel {
                 attempt: 1,
                 round: 1,
-                halve: false
+                remedy: None
             })
         );
         for round in 1..=2 {
@@ -252,7 +277,7 @@ mod tests {
         });
         machine.step(Input::Begin);
         let too_long = Input::ModelFailed {
-            too_long: true,
+            remedy: Some(Remedy::Halve),
             end: end.clone(),
         };
         assert_eq!(
@@ -260,10 +285,33 @@ mod tests {
             Some(Action::CallModel {
                 attempt: 2,
                 round: 1,
-                halve: true
+                remedy: Some(Remedy::Halve)
             })
         );
         assert_eq!(machine.step(too_long), Some(Action::Finish(end)));
+    }
+
+    #[test]
+    fn or_453_a_blank_answer_is_asked_for_again_without_tools_once() {
+        let end = End::failed("ModelEmptyAnswer", "nothing");
+        let blank = Input::ModelFailed {
+            remedy: Some(Remedy::WithoutTools),
+            end: end.clone(),
+        };
+        let mut machine = Machine::new(Bounds {
+            rounds: 1,
+            calls: None,
+        });
+        machine.step(Input::Begin);
+        assert_eq!(
+            machine.step(blank.clone()),
+            Some(Action::CallModel {
+                attempt: 2,
+                round: 1,
+                remedy: Some(Remedy::WithoutTools)
+            })
+        );
+        assert_eq!(machine.step(blank), Some(Action::Finish(end)));
     }
 
     #[test]
@@ -287,10 +335,12 @@ mod tests {
                 calls: calls(count),
                 stopped
             }),
-            any::<bool>().prop_map(|too_long| Input::ModelFailed {
-                too_long,
-                end: End::failed("ModelServerError", "x")
-            }),
+            prop::option::of(prop_oneof![Just(Remedy::Halve), Just(Remedy::WithoutTools)]).prop_map(
+                |remedy| Input::ModelFailed {
+                    remedy,
+                    end: End::failed("ModelServerError", "x")
+                }
+            ),
             Just(Input::ToolsFinished),
             Just(Input::Interrupted(End::cancelled("client"))),
         ]

@@ -9,13 +9,13 @@ use std::sync::Arc;
 use futures::StreamExt;
 use mainstay_llm::{
     CallEvent, FinishReason, Message, ModelError, ModelErrorKind, ModelEvent, Parameters, Request,
-    SignedThought, ToolCall, Usage,
+    SignedThought, ToolCall, ToolChoice, Usage,
 };
 
 use self::observed::{Answering, Observed};
 use super::driver::{Driver, Interrupt};
 use super::end::End;
-use super::machine::Input;
+use super::machine::{Input, Remedy};
 use crate::event::{ModelDone, ModelFailed, ModelStarted, Payload, RecordedCall, UsageRecord, UsedGuardrail};
 use crate::history;
 use crate::journal::JournalError;
@@ -46,10 +46,10 @@ impl Driver {
         &mut self,
         attempt: u32,
         round: u32,
-        halve: bool,
+        remedy: Option<Remedy>,
     ) -> Result<Input, JournalError> {
         let entry = self.shared.model.clone();
-        let request = self.request(round, halve);
+        let request = self.request(round, remedy);
         let spending = match self.put_aside(&entry, &request).await {
             Ok(spending) => spending,
             Err(exceeded) => return Ok(Input::Interrupted(End::over_budget(&exceeded))),
@@ -106,7 +106,7 @@ impl Driver {
                 );
                 let too_long = error.kind == ModelErrorKind::ContextTooLong;
                 Input::ModelFailed {
-                    too_long,
+                    remedy: too_long.then_some(Remedy::Halve),
                     end: End::model_failed(&error),
                 }
             }
@@ -150,7 +150,7 @@ impl Driver {
         answering
     }
 
-    fn request(&mut self, round: u32, halve: bool) -> Request {
+    fn request(&mut self, round: u32, remedy: Option<Remedy>) -> Request {
         let entry = &self.shared.model;
         let prompt = &self.pack.prompt;
         let wanted = match prompt.model_overrides.get(&entry.model_name) {
@@ -158,14 +158,17 @@ impl Driver {
             None => prompt.parameters,
         };
         let model = entry.model_name.clone();
-        let tools = self.surface.descriptors();
+        let (tools, tool_choice) = match remedy {
+            Some(Remedy::WithoutTools) => (Arc::default(), ToolChoice::None),
+            _ => (self.surface.descriptors(), self.surface.choice(round)),
+        };
         let fixed = self.fixed_tokens();
         Request {
             model,
             system: Arc::clone(&self.system),
-            messages: self.conversation(halve, fixed).into(),
+            messages: self.conversation(remedy == Some(Remedy::Halve), fixed).into(),
             tools,
-            tool_choice: self.surface.choice(round),
+            tool_choice,
             parameters: Parameters {
                 temperature: wanted.temperature,
                 top_p: wanted.top_p,
@@ -239,7 +242,7 @@ impl Driver {
         let finish = said.finish.unwrap_or(FinishReason::Unknown);
         let verdict = self.pack.guardrails.check(Direction::Output, &said.text);
         let stopped = verdict.stops();
-        let guardrails = verdict
+        let guardrails: Vec<UsedGuardrail> = verdict
             .violations
             .into_iter()
             .map(|violation| UsedGuardrail {
@@ -252,16 +255,24 @@ impl Driver {
         let called = self.told_apart(said.calls);
         let calls: Vec<RecordedCall> = called.iter().map(recorded).collect();
         let nothing = text.is_empty() && calls.is_empty();
+        // A guardrail that emptied the text has had its say; that is no blank answer.
+        let nothing = nothing && guardrails.is_empty();
         let failure = match finish {
             FinishReason::Failed => Some(("ModelFailed", "the provider gave up on the answer")),
             FinishReason::Refused if nothing => Some(("ModelRefused", "the model refused to answer")),
-            FinishReason::Unknown if nothing => Some(("ModelEmptyAnswer", "the model answered nothing")),
+            FinishReason::Incomplete if nothing => Some((
+                "ModelEmptyAnswer",
+                "the answer reached its length limit before it said anything",
+            )),
+            _ if nothing => Some(("ModelEmptyAnswer", "the model answered nothing")),
             _ => None,
         };
         if let Some((reason, message)) = failure {
             self.failed(attempt, text, reason, message, None);
+            // Models that have just used a tool, or thought for long, sometimes say nothing: asked once more, they do.
+            let blank = reason == "ModelEmptyAnswer";
             return Input::ModelFailed {
-                too_long: false,
+                remedy: blank.then_some(Remedy::WithoutTools),
                 end: End::failed(reason, message),
             };
         }

@@ -9,7 +9,6 @@ use std::{
 
 use anyhow::{Result, bail};
 use futures::future::try_join_all;
-use jiff::Timestamp;
 use mainstay_store::payload::{Durability, NewEvent, NewMessage, PayloadOptions, PayloadStore, SessionKey};
 use mainstay_telemetry::{clock, random::SeededRandom};
 use mainstay_tools::{
@@ -115,7 +114,7 @@ pub(crate) async fn durable_steps(directory: &Path, rows: &mut Vec<String>) -> R
         let mut keys = Vec::new();
         for number in 0..together {
             let key = SessionKey::new("default", "load", format!("s{number}"));
-            store.create_session(&key, Timestamp::now()).await?;
+            store.create_session(&key, clock::system().now()).await?;
             keys.push(key);
         }
         let before = store.statistics();
@@ -154,7 +153,7 @@ fn events() -> Vec<NewEvent> {
         .map(|kind| NewEvent {
             kind: kind.to_owned(),
             turn: Some("t".to_owned()),
-            time: Timestamp::now(),
+            time: clock::system().now(),
             data: json!({"call_id": "c", "tool": "get_order", "arguments": {"id": 1017}, "note": "x".repeat(200)}),
             ..NewEvent::default()
         })
@@ -166,7 +165,7 @@ fn message(step: u64) -> NewMessage {
         message_id: step.to_string(),
         role: "tool".to_owned(),
         content: "{\"id\":1017,\"status\":\"shipped\"}".to_owned(),
-        created_at: Timestamp::now(),
+        created_at: clock::system().now(),
         ..NewMessage::default()
     }
 }

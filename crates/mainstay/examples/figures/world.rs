@@ -42,7 +42,7 @@ impl Process {
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
         let output = child.stdout.take().context("no output")?;
         let errors = child.stderr.take().context("no standard error")?;
-        let (sender, lines) = std::sync::mpsc::channel();
+        let (sender, lines) = std::sync::mpsc::sync_channel(1024);
         for reader in [
             Box::new(output) as Box<dyn std::io::Read + Send>,
             Box::new(errors),
@@ -51,7 +51,8 @@ impl Process {
             // Read to the end: a full pipe would hold the process up.
             std::thread::spawn(move || {
                 for line in BufReader::new(reader).lines().map_while(Result::ok) {
-                    let _ = sender.send(line);
+                    // Nobody listens any more once the sign was seen.
+                    let _ = sender.try_send(line);
                 }
             });
         }
@@ -124,8 +125,6 @@ pub(crate) struct World {
     pub(crate) endpoints: Value,
     /// Where the mock model is.
     pub(crate) model_address: SocketAddr,
-    /// Where the tools' service is.
-    pub(crate) service: SocketAddr,
 }
 
 /// The service that tools call: it answers at once.
@@ -182,7 +181,6 @@ impl World {
             model,
             endpoints,
             model_address,
-            service,
         })
     }
 
