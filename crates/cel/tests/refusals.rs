@@ -45,7 +45,7 @@ fn unknown_functions_and_wrong_arguments_are_named() {
         refusal("amount('1')"),
         "ERROR: <input>:1:7: undeclared reference to 'amount' (in container '')\n | amount('1')\n | ......^"
     );
-    assert!(refusal("self.isURL()").contains("undeclared reference to 'isURL'"));
+    assert!(refusal("self.isLink()").contains("undeclared reference to 'isLink'"));
     assert!(refusal("math.least(1, 2)").contains("undeclared reference to 'math'"));
     assert!(refusal("size(1, 2)").contains("found no matching overload for 'size' applied to '(dyn, dyn)'"));
     assert!(
