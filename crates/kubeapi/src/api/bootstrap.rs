@@ -1,10 +1,14 @@
 //! What has to be there before the first request. Requirement KA-010.
 
+use std::sync::Arc;
+
 use serde_json::{Value, json};
 
 use super::{Api, OpenError};
 use crate::{
+    builtin::{KindInfo, services},
     custom::DEFINITIONS,
+    registry::Snapshot,
     request::FieldValidation,
     status::Reason,
     write::{Intention, Part, WriteRequest},
@@ -83,21 +87,8 @@ impl Api {
         {
             return Ok(());
         }
-        let request = WriteRequest {
-            kind: info,
-            snapshot,
-            namespace: namespace.to_owned(),
-            name: String::new(),
-            part: Part::Main,
-            intention: Intention::Create(
-                json!({"apiVersion": "v1", "kind": kind, "metadata": {"name": name}}),
-            ),
-            manager: "mainstay".to_owned(),
-            author: None,
-            dry_run: false,
-            field_validation: FieldValidation::Strict,
-            decoding_findings: Vec::new(),
-        };
+        let body = json!({"apiVersion": "v1", "kind": kind, "metadata": {"name": name}});
+        let request = own_write(info, snapshot, namespace, String::new(), Intention::Create(body));
         match self.write(request).await {
             Ok(_) => Ok(()),
             Err(error) if error.reason == Reason::AlreadyExists => Ok(()),
@@ -107,5 +98,61 @@ impl Api {
                 source,
             }),
         }
+    }
+
+    /// Makes the Service that programs look for an API server by, or corrects it. Its endpoint is this process, which
+    /// workloads reach in other ways, so there are no endpoints.
+    pub(crate) async fn publish_service(&self, port: u16) -> Result<(), OpenError> {
+        let snapshot = self.registry().snapshot();
+        let Some(info) = snapshot.kinds.lookup("", "v1", "services") else {
+            return Ok(());
+        };
+        let configuration = json!({
+            "apiVersion": "v1", "kind": "Service",
+            "metadata": {
+                "name": "kubernetes", "namespace": "default",
+                "labels": {"component": "apiserver", "provider": "kubernetes"},
+            },
+            "spec": {
+                "type": "ClusterIP", "clusterIP": services::API_SERVER,
+                "ports": [{"name": "https", "protocol": "TCP", "port": 443, "targetPort": port}],
+            },
+        });
+        let intention = Intention::Apply {
+            configuration,
+            force: true,
+        };
+        let request = own_write(info, snapshot, "default", "kubernetes".to_owned(), intention);
+        match self.write(request).await {
+            Ok(_) => Ok(()),
+            Err(source) => Err(OpenError::Bootstrap {
+                kind: "Service",
+                name: "default/kubernetes".to_owned(),
+                source,
+            }),
+        }
+    }
+}
+
+/// A write by the server itself.
+fn own_write(
+    kind: Arc<KindInfo>,
+    snapshot: Arc<Snapshot>,
+    namespace: &str,
+    name: String,
+    intention: Intention,
+) -> WriteRequest {
+    WriteRequest {
+        kind,
+        snapshot,
+        namespace: namespace.to_owned(),
+        name,
+        part: Part::Main,
+        intention,
+        manager: "mainstay".to_owned(),
+        author: None,
+        dry_run: false,
+        field_validation: FieldValidation::Strict,
+        decoding_findings: Vec::new(),
     }
 }

@@ -16,6 +16,8 @@ use crate::field::{FieldError, FieldPath};
 /// `10.96.0.0/12`, the range that clusters use by default.
 const RANGE_START: u32 = 0x0A60_0000;
 const RANGE_SIZE: u32 = 1 << 20;
+/// The address of the API server itself, the first of the range.
+pub(crate) const API_SERVER: &str = "10.96.0.1";
 /// The first addresses belong to the API server and the name service.
 const RESERVED: u32 = 16;
 /// The ports of the nodes that Services may have.

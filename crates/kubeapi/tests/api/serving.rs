@@ -2,7 +2,10 @@
 
 use std::{net::SocketAddr, os::unix::fs::PermissionsExt as _, path::Path};
 
-use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
+use k8s_openapi::{
+    api::core::v1::{ConfigMap, Namespace, Service},
+    apimachinery::pkg::util::intstr::IntOrString,
+};
 use kube::{Api, Client, Config, config::KubeConfigOptions, config::Kubeconfig};
 use mainstay_kubeapi::{ServeOptions, Serving};
 use secrecy::ExposeSecret as _;
@@ -48,6 +51,18 @@ async fn the_kubeconfig_is_all_a_client_needs_ka_001() {
             .any(|namespace| namespace.metadata.name.as_deref() == Some("default"))
     );
     assert_eq!(client.apiserver_version().await.unwrap().minor, "37");
+    // KA-010: what programs look for an API server by.
+    let service = Api::<Service>::default_namespaced(client)
+        .get("kubernetes")
+        .await
+        .unwrap();
+    let spec = service.spec.unwrap();
+    assert_eq!(spec.cluster_ip.as_deref(), Some("10.96.0.1"));
+    let port = &spec.ports.unwrap()[0];
+    assert_eq!(
+        port.target_port,
+        Some(IntOrString::Int(serving.address.port().into()))
+    );
     for file in ["kubeconfig", "ca/ca.key", "ca/server.key", "ca/admin-token"] {
         let mode = std::fs::metadata(directory.path().join(file))
             .unwrap()
