@@ -3,7 +3,7 @@
 //!
 //! | part | module | what it does |
 //! |---|---|---|
-//! | controllers | `deployment`, `replica_set`, `job`, `cron_job`, `endpoints`, `autoscaler` | what kube-controller-manager does for these kinds; an autoscaler is told that nobody acts on it |
+//! | controllers | `deployment`, `replica_set`, `job`, `cron_job`, `endpoints`, `autoscaler`, `root_certificate` | what kube-controller-manager does for these kinds; an autoscaler is told that nobody acts on it |
 //! | binding | `scheduler` | gives each Pod the one Node there is |
 //! | running | `node` | what a kubelet does, for Pods of our own image |
 //! | Services | [`services`], [`pods`] | from a Service's name to a live endpoint; what kube-proxy and DNS do |
@@ -29,6 +29,7 @@ mod node;
 mod owner;
 pub mod pods;
 mod replica_set;
+mod root_certificate;
 mod scheduler;
 pub mod services;
 mod shutdown;
@@ -110,6 +111,8 @@ pub struct LocalNodeOptions {
     pub clock: SharedClock,
     /// Where names of Events come from.
     pub random: SharedRandom,
+    /// The certificate authority of the API in PEM, published to every namespace; `None` publishes nothing.
+    pub certificate_authority: Option<String>,
     /// Which parts run.
     pub parts: Parts,
 }
@@ -218,6 +221,10 @@ impl LocalNode {
             tasks.push(task::spawn("endpoints", endpoints));
             let autoscalers = autoscaler::run(client.clone(), Arc::clone(clock), stop.clone());
             tasks.push(task::spawn("autoscalers", autoscalers));
+            if let Some(certificate) = options.certificate_authority.clone() {
+                let publisher = root_certificate::run(client.clone(), certificate, stop.clone());
+                tasks.push(task::spawn("root-certificate", publisher));
+            }
         }
         if parts.binding {
             let binding = scheduler::run(client.clone(), NODE.to_owned(), events.clone(), stop.clone());

@@ -10,7 +10,7 @@ mod cluster {
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use cluster::world::{World, is_ready, waiting_reason};
+use cluster::world::{CERTIFICATE, World, is_ready, waiting_reason};
 use futures::StreamExt;
 use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
 use k8s_openapi::api::authentication::v1::TokenReview;
@@ -784,4 +784,37 @@ async fn a_node_that_is_told_to_end_before_its_first_list_ends() {
         std::future::pending::<Result<axum::http::Response<kube::client::Body>, std::convert::Infallible>>()
     });
     cluster::world::ends_when_cancelled(kube::Client::new(silent, "default")).await;
+}
+
+#[tokio::test]
+async fn the_certificate_authority_is_in_every_namespace_and_comes_back_ka_010() {
+    let world = World::start().await;
+    let is_there = |config_map: &ConfigMap| {
+        let data = config_map.data.as_ref();
+        data.is_some_and(|data| data.get("ca.crt").map(String::as_str) == Some(CERTIFICATE))
+    };
+    let first = world.until::<ConfigMap>("kube-root-ca.crt", is_there).await;
+    let api = world.api::<ConfigMap>();
+    api.delete("kube-root-ca.crt", &DeleteParams::default())
+        .await
+        .unwrap();
+    let second = world
+        .until::<ConfigMap>("kube-root-ca.crt", |config_map| {
+            is_there(config_map) && config_map.uid() != first.uid()
+        })
+        .await;
+    let tampered = json!({"data": {"ca.crt": "another"}});
+    api.patch(
+        "kube-root-ca.crt",
+        &PatchParams::default(),
+        &Patch::Merge(tampered),
+    )
+    .await
+    .unwrap();
+    world
+        .until::<ConfigMap>("kube-root-ca.crt", |config_map| {
+            is_there(config_map) && config_map.resource_version() != second.resource_version()
+        })
+        .await;
+    world.stop().await;
 }

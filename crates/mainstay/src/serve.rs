@@ -218,6 +218,7 @@ pub(crate) async fn start(arguments: &ServeArguments) -> Result<Running, Failure
             binding: arguments.node_binding.is_on(),
             running: arguments.node_running.is_on(),
         },
+        certificate_authority: Some(serving.certificate_authority.clone()),
     });
     let handle = node.handle();
     logs.connect(handle.logs.clone());

@@ -103,6 +103,7 @@ impl World {
             host_environment: [("LENT".to_owned(), "by the host".to_owned())].into(),
             clock: Arc::clone(&shared.clock),
             random: random::system(),
+            certificate_authority: Some(CERTIFICATE.to_owned()),
             parts,
         })
         .with_back_off(back_off)
@@ -313,6 +314,9 @@ impl World {
     }
 }
 
+/// Stands for the API's certificate authority.
+pub(crate) const CERTIFICATE: &str = "-----BEGIN CERTIFICATE-----\n";
+
 pub(crate) fn is_ready(pod: &Pod) -> bool {
     let conditions = pod.status.as_ref().and_then(|status| status.conditions.as_ref());
     conditions
@@ -456,6 +460,7 @@ pub(crate) async fn ends_when_cancelled(client: Client) {
         host_environment: std::collections::BTreeMap::new(),
         clock: clock::system(),
         random: random::system(),
+        certificate_authority: None,
         parts: Parts::default(),
     });
     let stop = CancellationToken::new();
