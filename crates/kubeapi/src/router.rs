@@ -137,7 +137,12 @@ impl Api {
         };
         match location {
             Location::Nowhere => ("", String::new(), Ok(Answer::page_not_found())),
-            Location::Document(document) => ("get", String::new(), self.document(&document, &request)),
+            Location::Document(document) => {
+                // None of them takes long: a timeout is only checked.
+                let answer = QueryOptions::check_timeout(request.uri())
+                    .and_then(|()| self.document(&document, &request));
+                ("get", String::new(), answer)
+            }
             Location::Resource(path) => self.resource(path, identity, request).await,
         }
     }

@@ -4,7 +4,7 @@
 mod checks;
 mod decode;
 mod default;
-mod formats;
+pub(crate) mod formats;
 mod lists;
 mod metadata;
 mod node;

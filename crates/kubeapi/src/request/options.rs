@@ -1,12 +1,14 @@
 //! Query options of every verb, read once.
 
-use http::Uri;
+use std::time::Duration;
 
+use http::Uri;
 use serde_json::json;
 
 use crate::{
     field::{FieldError, FieldPath},
     request::Verb,
+    schema::formats,
     status::{ApiError, ApiResult, Reason},
 };
 
@@ -59,6 +61,8 @@ pub(crate) struct QueryOptions {
     pub(crate) allow_watch_bookmarks: bool,
     pub(crate) send_initial_events: Option<bool>,
     pub(crate) timeout_seconds: Option<u64>,
+    /// How long the client waits for an answer; zero is as if it were absent.
+    pub(crate) timeout: Option<Duration>,
     pub(crate) dry_run: DryRun,
     pub(crate) field_manager: String,
     pub(crate) field_validation: FieldValidation,
@@ -76,7 +80,35 @@ pub(crate) struct QueryOptions {
     pub(crate) pairs: Vec<(String, String)>,
 }
 
+/// What a value of `timeout` asks for; `None` for zero and less.
+fn timeout(value: &str) -> ApiResult<Option<Duration>> {
+    let asked = formats::parse_go_duration(value).ok_or_else(|| {
+        ApiError::new(
+            Reason::BadRequest,
+            format!("invalid timeout specified in the request URL - time: invalid duration {value:?}"),
+        )
+    })?;
+    Ok(Duration::try_from(asked).ok().filter(|asked| !asked.is_zero()))
+}
+
 impl QueryOptions {
+    /// Checks the `timeout` of a request whose other options mean nothing.
+    ///
+    /// # Errors
+    /// 400 for one that is no duration.
+    pub(crate) fn check_timeout(uri: &Uri) -> ApiResult<()> {
+        let pairs = axum::extract::Query::<Vec<(String, String)>>::try_from_uri(uri)
+            .map(|pairs| pairs.0)
+            .unwrap_or_default();
+        for (_, value) in pairs
+            .iter()
+            .filter(|(name, value)| name == "timeout" && !value.is_empty())
+        {
+            timeout(value)?;
+        }
+        Ok(())
+    }
+
     /// Reads the options.
     ///
     /// # Errors
@@ -129,6 +161,9 @@ impl QueryOptions {
             "timeoutSeconds" if !value.is_empty() => {
                 let seconds: i64 = number(value)?;
                 self.timeout_seconds = u64::try_from(seconds).ok();
+            }
+            "timeout" if !value.is_empty() => {
+                self.timeout = timeout(value)?;
             }
             "dryRun" if !value.is_empty() => {
                 if value != "All" {

@@ -210,13 +210,15 @@ impl Api {
                 return Err(error);
             }
         };
-        let answer = match tokio::time::timeout(limits.request, self.perform(&call, request)).await {
+        let asked = call.options.timeout.unwrap_or(limits.request);
+        let longest = limits.request.min(asked);
+        let answer = match tokio::time::timeout(longest, self.perform(&call, request)).await {
             Ok(answer) => answer,
             Err(_elapsed) => Err(ApiError::new(
                 Reason::Timeout,
                 format!(
                     "request did not complete within the allotted timeout of {} s",
-                    limits.request.as_secs()
+                    longest.as_secs()
                 ),
             )),
         };

@@ -295,6 +295,13 @@ fn is_duration(text: &str) -> bool {
     matches_pattern(&GO_DURATION, text) || matches_pattern(&WORD_DURATION, text)
 }
 
+/// The length of time that a text stands for which Go's `time.ParseDuration` reads: `32s`, `1m30s`.
+pub(crate) fn parse_go_duration(text: &str) -> Option<jiff::SignedDuration> {
+    matches_pattern(&GO_DURATION, text)
+        .then(|| parse_duration(text))
+        .flatten()
+}
+
 /// The length of time that a text of the format `duration` stands for.
 pub(super) fn parse_duration(text: &str) -> Option<jiff::SignedDuration> {
     if !is_duration(text) {

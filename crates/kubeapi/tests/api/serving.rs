@@ -170,3 +170,28 @@ async fn a_port_that_is_taken_is_named_ka_001() {
             .starts_with(&format!("cannot listen on {}", taken.local_addr().unwrap()))
     );
 }
+
+#[tokio::test]
+async fn a_timeout_in_the_address_is_checked_wherever_it_leads_ka_008() {
+    let server = Server::start().await;
+    for path in ["/version", "/apis", CONFIG_MAPS] {
+        let answer = server.get(&format!("{path}?timeout=invalid")).await;
+        assert_eq!(answer.status, http::StatusCode::BAD_REQUEST, "{path}");
+        assert_eq!(
+            answer.message(),
+            "invalid timeout specified in the request URL - time: invalid duration \"invalid\""
+        );
+        for accepted in ["0s", "32s", "10m", ""] {
+            let answer = server.get(&format!("{path}?timeout={accepted}")).await;
+            assert_eq!(answer.status, http::StatusCode::OK, "{path} {accepted}");
+        }
+    }
+    let never =
+        axum::body::Body::from_stream(futures::stream::pending::<Result<bytes::Bytes, std::io::Error>>());
+    let request = http::Request::post(format!("{CONFIG_MAPS}?timeout=1ms"))
+        .header("content-type", "application/json")
+        .body(never)
+        .unwrap();
+    let answer = server.send(request).await;
+    assert_eq!(answer.status, http::StatusCode::GATEWAY_TIMEOUT);
+}
