@@ -357,7 +357,7 @@ impl Lowering<'_> {
             ("transformList", 3 | 4) => FoldKind::List,
             ("transformMap", 3 | 4) => FoldKind::Map,
             ("transformMapEntry", 3 | 4) => FoldKind::MapEntries,
-            ("sortBy", 2) => return self.sort_by(target, arguments, offset),
+            ("sortBy", 2) => return self.sort_by(*target, arguments, offset),
             ("bind", 3) if matches!(&target.form, Form::Name(name) if name == "cel") => {
                 let mut arguments = arguments.into_iter();
                 if let (Some(name), Some(value), Some(body)) =
@@ -418,16 +418,11 @@ impl Lowering<'_> {
         })))
     }
 
-    fn sort_by(
-        &self,
-        range: Box<Syntax>,
-        arguments: Vec<Syntax>,
-        offset: usize,
-    ) -> Result<Form, CompileError> {
+    fn sort_by(&self, range: Syntax, arguments: Vec<Syntax>, offset: usize) -> Result<Form, CompileError> {
         let [name, step] = <[Syntax; 2]>::try_from(arguments)
             .map_err(|_| self.error(offset, "Syntax error: incomplete macro"))?;
         Ok(Form::Fold(Box::new(FoldSyntax {
-            range: *range,
+            range,
             kind: FoldKind::SortBy,
             first: self.variable(name)?,
             second: None,

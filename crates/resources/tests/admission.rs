@@ -68,7 +68,7 @@ fn kinds() -> BTreeMap<String, Kind> {
             let crd: Value = serde_saphyr::from_str(yaml).unwrap_or_else(|error| panic!("{name}: {error}"));
             let schema = &crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
             let node = Node::from_crd_schema(schema).unwrap_or_else(|errors| panic!("{name}: {errors:?}"));
-            let rules = schema::compile_rules(&node).unwrap_or_else(|errors| panic!("{name}: {errors:?}"));
+            let rules = schema::compile_rules(schema, &node);
             (
                 crd["spec"]["names"]["kind"].as_str().unwrap().to_owned(),
                 Kind { node, rules },

@@ -41,8 +41,9 @@ struct Kind {
 
 fn kind(name: &str) -> Kind {
     let definition = definition(name);
-    let node = Node::from_crd_schema(schema_of(&definition)).unwrap();
-    let rules = schema::compile_rules(&node).unwrap();
+    let document = schema_of(&definition);
+    let node = Node::from_crd_schema(document).unwrap();
+    let rules = schema::compile_rules(document, &node);
     Kind { node, rules }
 }
 

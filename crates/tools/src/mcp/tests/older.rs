@@ -402,6 +402,8 @@ fn with_credential(handler: &mut HandlerConfig) {
     handler.auth = Some(AuthConfig {
         kind: AuthType::Bearer,
         credential_file: Some("/token".to_owned()),
+        audience: None,
+        header: None,
     });
     handler
         .secret_headers
