@@ -1,6 +1,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod budgets;
+mod by_hand;
 mod client_tools;
 mod cooldowns;
 mod crash;

@@ -3,13 +3,17 @@
 //! The steps are apart so that the intent of a call can be stored between the decision and the sending
 //! (contract 7).
 
+pub mod by_hand;
 mod registry;
 
+use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use mainstay_tools::policy::Decision;
+pub use mainstay_tools::Preview;
+pub use mainstay_tools::policy::{Considered, Decision, Explanation, Finding, StepResult, TraceStep};
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::event::Caller;
@@ -104,6 +108,62 @@ pub trait ToolRunner: Debug + Send + Sync {
 
     /// Makes a call that was allowed. Dropping the future aborts it.
     async fn execute(&self, request: &ToolRequest, decision: &Decision) -> ToolAnswer;
+
+    /// What is known of the registry's tools beside what models are told, and of handlers without tools.
+    fn registry(&self) -> RegistryFacts {
+        RegistryFacts::default()
+    }
+
+    /// How a call would be decided and why; `headers` are what else the caller sends. Makes no record of it.
+    async fn explain(&self, request: &ToolRequest, _headers: &BTreeMap<String, String>) -> Explanation {
+        Explanation {
+            decision: self.decide(request).await,
+            judged: false,
+            policies: Vec::new(),
+        }
+    }
+
+    /// The request of a call that `explanation` allows, without sending it; `None` where there is none to show.
+    ///
+    /// # Errors
+    ///
+    /// What ends the call before anything is sent.
+    async fn preview(
+        &self,
+        _request: &ToolRequest,
+        _explanation: &Explanation,
+    ) -> Result<Option<Preview>, ToolAnswer> {
+        Ok(None)
+    }
+}
+
+/// What is known of a registry beside what models are told.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RegistryFacts {
+    /// Type of the handler and selecting policies, by the tool's name.
+    pub tools: BTreeMap<String, ToolFacts>,
+    /// Handlers that are not served, or not yet.
+    pub unavailable: Vec<UnavailableHandler>,
+}
+
+/// What is known of a tool beside what models are told.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ToolFacts {
+    /// The type of its handler, as manifests spell it.
+    pub handler_type: String,
+    /// The ToolPolicies that select it; `None` where calls are not judged (OM-483).
+    pub policies: Option<Vec<String>>,
+}
+
+/// A handler without tools, or whose tools may be out of date.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UnavailableHandler {
+    /// The handler.
+    pub handler: String,
+    /// Stable word.
+    pub reason: String,
+    /// For people.
+    pub message: String,
 }
 
 /// An agent without a registry.

@@ -8,10 +8,11 @@ mod calls;
 mod client_tool;
 mod driver;
 mod end;
+pub(crate) mod judgement;
 mod machine;
 mod model_call;
 mod recovery;
-mod surface;
+pub(crate) mod surface;
 
 use std::sync::Arc;
 

@@ -7,6 +7,7 @@ mod connection;
 mod frame;
 mod intake;
 mod presenter;
+mod tools;
 mod violation;
 mod writer;
 
@@ -119,7 +120,7 @@ struct Facade {
     connections: Arc<Semaphore>,
 }
 
-/// The router of one agent: `/ws`, the path form of OM-505, and health (OM-499). Connections end when the
+/// The router of one agent: `/ws`, the path form of OM-505, health (OM-499), and `/tools`. Connections end when the
 /// engine is stopped, so running turns of a draining engine are shown to their end (OM-503).
 pub fn router(engine: Engine, options: FacadeOptions) -> Router {
     let connections = Arc::new(Semaphore::new(options.limits.connections));
@@ -133,6 +134,7 @@ pub fn router(engine: Engine, options: FacadeOptions) -> Router {
         .route("/api/agents/{namespace}/{name}/ws", get(by_path))
         .route("/healthz", get(|| async { "ok" }))
         .route("/readyz", get(ready))
+        .merge(tools::routes())
         .fallback(|| async { Problem::new(StatusCode::NOT_FOUND, "not_found", "the agent has no such path") })
         .with_state(facade)
 }

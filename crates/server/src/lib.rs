@@ -4,7 +4,7 @@
 //! WebSocket protocol of the Omnia facades ([`facade`]) on behalf of an engine of `mainstay-agent`.
 //!
 //! Main types: [`front_door::FrontDoor`] with its [`front_door::AgentDirectory`], [`facade::router`] with its
-//! [`facade::FacadeOptions`].
+//! [`facade::FacadeOptions`], [`sessions::Sessions`] with what was said and done in conversations.
 //!
 //! Never: SQL, Kubernetes calls, model or tool calls of its own; serving a request that did not pass
 //! [`front_door::access`]; letting a slow client hold up a turn.
@@ -14,3 +14,4 @@
 pub mod facade;
 pub mod front_door;
 pub mod problem;
+pub mod sessions;

@@ -17,7 +17,8 @@ use rustix::fs::OFlags;
 /// What the file system answers; the file is then as it was, or new.
 pub fn write_private(path: &Path, content: &[u8]) -> io::Result<()> {
     let mut name = path.file_name().map_or_else(OsString::new, OsString::from);
-    name.push(".new");
+    // Several programs may write the same file at once; each has a neighbour of its own, and the last one wins.
+    name.push(format!(".{}.new", std::process::id()));
     let neighbour = path.with_file_name(name);
     // One that a crash left may have other permissions, which opening it would keep.
     match fs::remove_file(&neighbour) {

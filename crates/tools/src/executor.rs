@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     breaker::Verdict, delegation::Delegation, http::credentials::CredentialSources,
-    invocation::FailureReason, transport::Transport,
+    invocation::FailureReason, preview::Preview, transport::Transport,
 };
 
 /// Calls the backend of one tool.
@@ -22,6 +22,20 @@ pub(crate) trait Executor: std::fmt::Debug + Send + Sync {
     fn check(&self, arguments: &Map<String, Value>) -> Result<(), String> {
         let _ = arguments;
         Ok(())
+    }
+
+    /// The request that [`Executor::call`] would send first, with secrets masked. Nothing is sent. `None` for a kind of
+    /// backend whose requests cannot be shown.
+    ///
+    /// # Errors
+    /// Why there would be no request.
+    async fn preview(
+        &self,
+        context: &CallContext<'_>,
+        arguments: &Map<String, Value>,
+    ) -> Result<Option<Preview>, Failure> {
+        let _ = (context, arguments);
+        Ok(None)
     }
 
     /// Makes the call with all its attempts.

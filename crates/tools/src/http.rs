@@ -4,7 +4,7 @@
 pub(crate) mod credentials;
 pub(crate) mod headers;
 pub(crate) mod mapping;
-mod response;
+pub(crate) mod response;
 pub(crate) mod shaping;
 mod text_form;
 
@@ -34,6 +34,7 @@ use crate::{
     executor::{CallContext, Called, Executor, Failure},
     invocation::FailureReason,
     openapi::Call,
+    preview::Preview,
     retry::{Again, Attempts, Failed, HttpFault, cancelled, over_http},
 };
 
@@ -92,6 +93,31 @@ impl Executor for HttpTool {
             Some(operation) => operation.check(arguments),
             None => Ok(()),
         }
+    }
+
+    async fn preview(
+        &self,
+        context: &CallContext<'_>,
+        arguments: &Map<String, Value>,
+    ) -> Result<Option<Preview>, Failure> {
+        let shaped = self.shape(arguments).map_err(|error| Failure {
+            reason: FailureReason::RequestInvalid,
+            message: error.to_string(),
+        })?;
+        let (headers, secrets) = self
+            .headers(context, &shaped)
+            .await
+            .map_err(|failed| failed.failure)?;
+        let Shaped {
+            method, url, body, ..
+        } = shaped;
+        Ok(Some(Preview::of_http(
+            &method,
+            &url,
+            &headers,
+            body.as_deref(),
+            &secrets,
+        )))
     }
 
     async fn call(&self, context: &CallContext<'_>, arguments: &Map<String, Value>) -> Called {

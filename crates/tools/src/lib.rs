@@ -25,6 +25,7 @@ pub mod invocation;
 mod mcp;
 pub mod openapi;
 pub mod policy;
+pub mod preview;
 pub mod propagation;
 mod retry;
 pub mod support;
@@ -33,6 +34,7 @@ pub mod toolset;
 mod transport;
 
 pub use invocation::{FailureReason, ToolInvocation, ToolOutcome, decision_event_data};
-pub use propagation::AgentIdentity;
+pub use preview::Preview;
+pub use propagation::{AgentIdentity, decision_request};
 pub use support::{Unsupported, supported};
-pub use toolset::{OfferedTool, ToolKind, Toolset, ToolsetOptions, Unavailable};
+pub use toolset::{ListedTool, OfferedTool, ToolKind, ToolListing, Toolset, ToolsetOptions, Unavailable};

@@ -2,7 +2,8 @@
 //!
 //! [`PolicySpec`] is a ToolPolicy without Kubernetes; [`check`] judges one, [`PolicySet::compile`] makes a
 //! namespace's policies ready, [`PolicyEngine`] holds the set in force and answers
-//! [`DecisionRequest`]s with [`Decision`]s. Without a matching permit the answer is no.
+//! [`DecisionRequest`]s with [`Decision`]s, or with an [`Explanation`] for somebody who asks why. Without a matching permit
+//! the answer is no.
 //!
 //! Start reading at [`engine`] (the order in which things are judged), then [`compiled`].
 
@@ -10,6 +11,7 @@ pub mod compiled;
 pub mod decision;
 pub mod engine;
 mod evaluation;
+pub mod explanation;
 pub mod header;
 pub mod spec;
 #[cfg(test)]
@@ -21,6 +23,7 @@ pub use decision::{
     BROKER_UNREACHABLE, Decision, DecisionRequest, Identity, Mode, NO_MATCHING_PERMIT, StepResult, TraceStep,
 };
 pub use engine::{OnUnreachable, PolicyEngine, PolicySet};
+pub use explanation::{Considered, Explanation, Finding};
 pub use header::canonical_name;
-pub(crate) use header::is_framing;
+pub(crate) use header::{is_framing, is_secret};
 pub use spec::{Deny, HeaderInjection, HeaderSource, OnFailure, PolicySpec, RequiredClaim, Rule};

@@ -5,7 +5,11 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-use crate::{http::text_form, invocation::ToolInvocation, policy::canonical_name as canonical};
+use crate::{
+    http::text_form,
+    invocation::ToolInvocation,
+    policy::{DecisionRequest, canonical_name as canonical},
+};
 
 /// The agent that makes the calls.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -21,8 +25,32 @@ pub struct AgentIdentity {
 // A header is no place for a document; backends commonly refuse more than 8 KiB in all.
 const VALUE_LIMIT: usize = 1_024;
 
+/// What the broker is asked about a call of `agent` (OM-486, OM-487): the same in the agent that makes the call and
+/// wherever a policy is tried out.
+pub fn decision_request(
+    agent: &AgentIdentity,
+    registry: &str,
+    handler: &str,
+    invocation: &ToolInvocation,
+) -> DecisionRequest {
+    let propagated = propagated(agent, registry, invocation);
+    let mut identity = invocation.identity.clone();
+    identity.agent.clone_from(&agent.name);
+    if identity.workspace.is_empty() {
+        identity.workspace.clone_from(&agent.workspace);
+    }
+    DecisionRequest {
+        registry: registry.to_owned(),
+        tool: invocation.tool.clone(),
+        handler: handler.to_owned(),
+        body: invocation.arguments.clone(),
+        headers: policy_headers(invocation, &propagated),
+        identity,
+    }
+}
+
 /// What a policy sees as `headers`: the caller's, without credentials, under the ones computed here.
-pub(crate) fn policy_headers(
+fn policy_headers(
     invocation: &ToolInvocation,
     propagated: &BTreeMap<String, String>,
 ) -> BTreeMap<String, String> {

@@ -4,6 +4,7 @@
 //! background ([`Toolset::changes`]). Each question is answered by what is known at that moment.
 
 mod discovery;
+mod inspection;
 mod loading;
 mod surface;
 
@@ -15,20 +16,21 @@ use serde_json::Value;
 use tokio::{sync::watch, time::Instant};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
+pub use self::inspection::{ListedTool, ToolListing};
 use self::surface::{Publisher, Surfaces};
 pub(crate) use self::{
     discovery::{Discovered, ToolSource, Undiscovered},
     surface::Tool,
 };
 use crate::{
-    config::ToolsConfig,
+    config::{HandlerType, ToolsConfig},
     delegation::{Delegation, DelegationRequest, DelegationSigner},
     executor::CallContext,
     http::credentials::CredentialSources,
     invocation::{FailureReason, ToolInvocation, ToolOutcome},
     openapi::SourceContext,
-    policy::{Decision, DecisionRequest, Identity, PolicyEngine},
-    propagation::{AgentIdentity, policy_headers, propagated},
+    policy::{Decision, PolicyEngine},
+    propagation::{AgentIdentity, decision_request, propagated},
     token::AzureIdentity,
     transport::Transport,
 };
@@ -107,6 +109,8 @@ pub struct Toolset {
     registry: String,
     /// The registry's namespace.
     namespace: String,
+    /// The type of each handler, by its name.
+    types: BTreeMap<String, HandlerType>,
     agent: AgentIdentity,
     surfaces: Arc<Surfaces>,
     ceiling: Duration,
@@ -179,6 +183,11 @@ impl Toolset {
         Self {
             registry: config.registry.clone(),
             namespace: config.namespace.clone(),
+            types: config
+                .handlers
+                .iter()
+                .map(|handler| (handler.name.clone(), handler.kind))
+                .collect(),
             agent: options.agent,
             surfaces,
             ceiling: longest.map_or(TURN_ALLOWANCE, |longest| {
@@ -249,24 +258,12 @@ impl Toolset {
                 ..Decision::default()
             };
         };
-        let propagated = propagated(&self.agent, &self.registry, invocation);
-        self.policy.decide(&DecisionRequest {
-            registry: self.registry.clone(),
-            tool: invocation.tool.clone(),
-            handler: tool.offered.handler.clone(),
-            body: invocation.arguments.clone(),
-            headers: policy_headers(invocation, &propagated),
-            identity: self.identity(&invocation.identity),
-        })
-    }
-
-    fn identity(&self, caller: &Identity) -> Identity {
-        let mut identity = caller.clone();
-        identity.agent.clone_from(&self.agent.name);
-        if identity.workspace.is_empty() {
-            identity.workspace.clone_from(&self.agent.workspace);
-        }
-        identity
+        self.policy.decide(&decision_request(
+            &self.agent,
+            &self.registry,
+            &tool.offered.handler,
+            invocation,
+        ))
     }
 
     /// What ends a call before anything is sent: an unknown name, a refusal, arguments that do not
@@ -328,6 +325,39 @@ impl Toolset {
         outcome
     }
 
+    fn delegation(&self, invocation: &ToolInvocation, handler: &str) -> Delegation<'_> {
+        Delegation {
+            signer: self.delegation.as_deref(),
+            request: DelegationRequest {
+                end_user: invocation.identity.end_user.clone(),
+                agent: self.agent.name.clone(),
+                namespace: self.agent.namespace.clone(),
+                session: invocation.session.clone(),
+                registry: format!("{}/{}", self.namespace, self.registry),
+                handler: handler.to_owned(),
+            },
+        }
+    }
+
+    fn context<'a>(
+        &'a self,
+        propagated: &'a BTreeMap<String, String>,
+        delegation: &'a Delegation<'a>,
+        invocation: &'a ToolInvocation,
+        decision: &'a Decision,
+    ) -> CallContext<'a> {
+        CallContext {
+            transport: &*self.transport,
+            credentials: &self.credentials,
+            clock: &self.clock,
+            random: &self.random,
+            propagated,
+            injected: &decision.injected_headers,
+            delegation,
+            cancel: &invocation.cancel,
+        }
+    }
+
     async fn send(&self, invocation: &ToolInvocation, decision: &Decision) -> ToolOutcome {
         let (Some(tool), Value::Object(arguments)) = (self.find(&invocation.tool), &invocation.arguments)
         else {
@@ -357,27 +387,8 @@ impl Toolset {
             }
         };
         let propagated = propagated(&self.agent, &self.registry, invocation);
-        let delegation = Delegation {
-            signer: self.delegation.as_deref(),
-            request: DelegationRequest {
-                end_user: invocation.identity.end_user.clone(),
-                agent: self.agent.name.clone(),
-                namespace: self.agent.namespace.clone(),
-                session: invocation.session.clone(),
-                registry: format!("{}/{}", self.namespace, self.registry),
-                handler: tool.offered.handler.clone(),
-            },
-        };
-        let context = CallContext {
-            transport: &*self.transport,
-            credentials: &self.credentials,
-            clock: &self.clock,
-            random: &self.random,
-            propagated: &propagated,
-            injected: &decision.injected_headers,
-            delegation: &delegation,
-            cancel: &invocation.cancel,
-        };
+        let delegation = self.delegation(invocation, &tool.offered.handler);
+        let context = self.context(&propagated, &delegation, invocation, decision);
         let called = executor.call(&context, arguments).await;
         permit.settle(called.verdict);
         let (content, reason) = match called.result {

@@ -4,12 +4,14 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use mainstay_tools::policy::{Decision, Identity};
-use mainstay_tools::{ToolInvocation, ToolKind, ToolOutcome, Toolset};
+use mainstay_tools::policy::{Decision, Explanation, Identity};
+use mainstay_tools::{Preview, ToolInvocation, ToolKind, ToolOutcome, Toolset};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use super::{RegistryTool, Runs, ToolAnswer, ToolRequest, ToolRunner};
+use super::{
+    RegistryFacts, RegistryTool, Runs, ToolAnswer, ToolFacts, ToolRequest, ToolRunner, UnavailableHandler,
+};
 
 #[async_trait]
 impl ToolRunner for Toolset {
@@ -55,6 +57,49 @@ impl ToolRunner for Toolset {
     async fn execute(&self, request: &ToolRequest, decision: &Decision) -> ToolAnswer {
         // The turn has asked for a refusal before it stored its intent to make the call.
         answer(self.execute_checked(&invocation(request), decision).await)
+    }
+
+    fn registry(&self) -> RegistryFacts {
+        let listing = self.listing();
+        RegistryFacts {
+            tools: listing
+                .tools
+                .into_iter()
+                .map(|listed| {
+                    let facts = ToolFacts {
+                        handler_type: listed
+                            .handler_type
+                            .map(|kind| kind.to_string())
+                            .unwrap_or_default(),
+                        policies: listed.policies,
+                    };
+                    (listed.tool.name, facts)
+                })
+                .collect(),
+            unavailable: listing
+                .unavailable
+                .into_iter()
+                .map(|problem| UnavailableHandler {
+                    handler: problem.handler,
+                    reason: problem.reason.to_owned(),
+                    message: problem.message,
+                })
+                .collect(),
+        }
+    }
+
+    async fn explain(&self, request: &ToolRequest, headers: &BTreeMap<String, String>) -> Explanation {
+        Toolset::explain(self, &invocation(request), headers)
+    }
+
+    async fn preview(
+        &self,
+        request: &ToolRequest,
+        explanation: &Explanation,
+    ) -> Result<Option<Preview>, ToolAnswer> {
+        Toolset::preview(self, &invocation(request), explanation)
+            .await
+            .map_err(answer)
     }
 }
 

@@ -12,6 +12,7 @@ use tokio::time::Instant;
 
 use super::client_tool;
 use super::driver::{Driver, Interrupt, milliseconds};
+use super::judgement::{Objection, admissible, objection};
 use super::machine::Input;
 use super::recovery::{PendingCall, Progress};
 use crate::event::{
@@ -79,15 +80,8 @@ impl Driver {
 
     /// Decides about one call. A call that may not be sent gets its result at once (OM-363, OM-364, OM-490).
     async fn judge(&mut self, call: RecordedCall, repeated: bool) -> Option<Admitted> {
-        let tool = match self.surface.find(&call.name) {
-            Ok(tool) => tool.clone(),
-            Err(reason) => {
-                self.refuse(&call, &reason);
-                return None;
-            }
-        };
-        let arguments = match parse_arguments(&call.arguments) {
-            Ok(arguments) => arguments,
+        let (tool, arguments) = match admissible(&self.surface, &call.name, &call.arguments) {
+            Ok((tool, arguments)) => (tool.clone(), arguments),
             Err(reason) => {
                 self.refuse(&call, &reason);
                 return None;
@@ -124,26 +118,12 @@ impl Driver {
                 json!(decision.trace)
             },
         }));
-        if let Some(content) = decision.denial_text() {
-            self.record_result(Finished {
-                call_id: call.id,
-                tool: call.name,
-                answer: ToolAnswer {
-                    content,
-                    is_error: true,
-                    ..ToolAnswer::default()
-                },
-                outcome: CallOutcome::Denied,
-                took: Duration::ZERO,
-            });
-            return None;
-        }
-        if let Some(answer) = tools.refusal(&request, &decision) {
+        if let Some(Objection { outcome, answer }) = objection(&*tools, &request, &decision) {
             self.record_result(Finished {
                 call_id: call.id,
                 tool: call.name,
                 answer,
-                outcome: CallOutcome::Refused,
+                outcome,
                 took: Duration::ZERO,
             });
             return None;
@@ -343,19 +323,6 @@ impl Driver {
             reason: answer.reason,
             status: answer.status,
         }));
-    }
-}
-
-/// Arguments as an object; no text at all is an empty object, as some servers send it (OM-364, D11).
-fn parse_arguments(text: &str) -> Result<Value, String> {
-    if text.trim().is_empty() {
-        return Ok(json!({}));
-    }
-    match serde_json::from_str::<Value>(text) {
-        Ok(Value::Null) => Ok(json!({})),
-        Ok(arguments @ Value::Object(_)) => Ok(arguments),
-        Ok(_) => Err("the arguments must be a JSON object".to_owned()),
-        Err(error) => Err(format!("the arguments are not valid JSON: {error}")),
     }
 }
 

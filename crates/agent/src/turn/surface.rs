@@ -77,6 +77,14 @@ impl Surface {
         }
     }
 
+    /// What the model is told, or would be told, about a tool of the registry.
+    pub(crate) fn described(&self, pack: &LoadedPack, tool: RegistryTool) -> RegistryTool {
+        self.offered
+            .get(&tool.name)
+            .cloned()
+            .unwrap_or_else(|| described(pack, tool))
+    }
+
     /// The tool of a call.
     ///
     /// # Errors

@@ -95,6 +95,29 @@ impl PayloadStore {
             .await
     }
 
+    /// The sessions of a namespace (of one agent, or of all) whose names begin with `prefix`, the last used first, at most
+    /// `limit`.
+    pub async fn sessions_beginning(
+        &self,
+        namespace: &str,
+        agent: Option<&str>,
+        prefix: &str,
+        limit: usize,
+    ) -> Result<Vec<SessionRow>, PayloadError> {
+        let (namespace, agent, prefix) = (namespace.to_owned(), agent.map(str::to_owned), prefix.to_owned());
+        self.thread
+            .read(move |connection| {
+                let sql = format!(
+                    "{SELECT} AND (?2 IS NULL OR s.owner_ref = ?2) AND substr(s.name, 1, length(?3)) = ?3 \
+                     ORDER BY s.updated_at DESC, s.name LIMIT ?4"
+                );
+                let mut statement = connection.prepare_cached(&sql)?;
+                let rows = statement.query_map(params![namespace, agent, prefix, limit], read_row)?;
+                Ok(rows.collect::<Result<_, _>>()?)
+            })
+            .await
+    }
+
     /// Notes that the session is in use.
     pub async fn touch(&self, key: &SessionKey, now: Timestamp) -> Result<(), PayloadError> {
         let key = key.clone();

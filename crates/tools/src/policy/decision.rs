@@ -112,19 +112,24 @@ impl Decision {
                 .iter()
                 .find(|step| step.rule == denied_by && step.result != StepResult::False)
         });
-        refusing.or(self.trace.last()).map(|step| step.policy.as_str())
+        let judged = || {
+            self.trace
+                .iter()
+                .rfind(|step| step.result != StepResult::Injected)
+        };
+        refusing.or_else(judged).map(|step| step.policy.as_str())
     }
 }
 
-/// One evaluated rule of one policy.
+/// One evaluated rule, claim or injected header of one policy.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TraceStep {
     /// Name of the ToolPolicy.
     pub policy: String,
-    /// Name of the rule, or `required-claim:CLAIM`.
+    /// Name of the rule, or `required-claim:CLAIM`, or `header-injection:HEADER`.
     pub rule: String,
-    /// The rule's CEL source; empty for steps that are not expressions.
+    /// The CEL source; empty for steps that are not expressions.
     pub expression: String,
     /// How it came out.
     pub result: StepResult,
@@ -145,4 +150,7 @@ pub enum StepResult {
     Failed(String),
     /// A required claim is missing (OM-487).
     ClaimMissing,
+    /// A header was computed and is added to the call (OM-491). Neither its value nor what it was computed from is
+    /// shown: both may be for the backend alone.
+    Injected,
 }

@@ -14,6 +14,7 @@ use mainstay_telemetry::text;
 use super::compiled::{Policy, PolicyError};
 use super::decision::{BROKER_UNREACHABLE, Decision, DecisionRequest, Mode, NO_MATCHING_PERMIT};
 use super::evaluation::{Denial, Evaluation, Verdict, enforces, header_rule};
+use super::explanation::{Explanation, Findings};
 use super::spec::{OnFailure, PolicySpec};
 
 /// Time after which a decision counts as not given (OM-488).
@@ -58,6 +59,13 @@ impl PolicySet {
     /// Policies that could not be compiled, by name.
     pub fn errors(&self) -> &[(String, PolicyError)] {
         &self.errors
+    }
+
+    /// All policies with the registry they are about, by registry and name.
+    pub(super) fn all(&self) -> impl Iterator<Item = (&str, &Policy)> {
+        self.by_registry
+            .iter()
+            .flat_map(|(registry, policies)| policies.iter().map(move |policy| (registry.as_str(), policy)))
     }
 
     fn selecting<'a>(&'a self, registry: &str, tool: &'a str) -> impl Iterator<Item = &'a Policy> + Clone {
@@ -153,12 +161,33 @@ impl PolicyEngine {
                 ..Decision::default()
             };
         };
-        let decision = self.judge(&set, request);
+        let decision = self.judge(&set, request, &mut Findings::none());
         log(request, &decision);
         decision
     }
 
-    fn judge(&self, set: &PolicySet, request: &DecisionRequest) -> Decision {
+    /// Says how a call would be decided, and what every policy of the namespace has to do with it. Nothing is logged:
+    /// no call is made.
+    pub fn explain(&self, request: &DecisionRequest) -> Explanation {
+        let Some(set) = self.inner.set.load_full() else {
+            return Explanation::not_judged();
+        };
+        let mut findings = Findings::kept();
+        let decision = self.judge(&set, request, &mut findings);
+        findings.explanation(decision, &set, request)
+    }
+
+    /// The names of the policies that select a tool; `None` where calls are not judged.
+    pub fn selecting(&self, registry: &str, tool: &str) -> Option<Vec<String>> {
+        let set = self.inner.set.load_full()?;
+        Some(
+            set.selecting(registry, tool)
+                .map(|policy| policy.name.clone())
+                .collect(),
+        )
+    }
+
+    fn judge(&self, set: &PolicySet, request: &DecisionRequest, findings: &mut Findings) -> Decision {
         let deadline = Instant::now() + self.inner.deadline;
         let policies = set.selecting(&request.registry, &request.tool);
         if policies.clone().next().is_none() {
@@ -172,7 +201,9 @@ impl PolicyEngine {
             if enforces(policy) {
                 mode = Mode::Enforce;
             }
-            match evaluation.judge(policy, &request.identity) {
+            let verdict = evaluation.judge(policy, &request.identity);
+            findings.judged(policy, &verdict);
+            match verdict {
                 Verdict::Permit => permitted = true,
                 Verdict::NoPermit if enforces(policy) => {}
                 Verdict::Deny(denial) if enforces(policy) => return refused(denial, evaluation),
@@ -204,6 +235,7 @@ impl PolicyEngine {
                             denied_by: header_rule(&injected.name),
                             message: format!("header {} could not be computed: {reason}", injected.name),
                         };
+                        findings.refused(policy, &denial);
                         if enforces(policy) {
                             return refused(denial, evaluation);
                         }

@@ -181,21 +181,35 @@ impl Evaluation {
 
     /// The value of an injected header, or why there is none (OM-491).
     pub(super) fn header(&mut self, policy: &Policy, injected: &CompiledHeader) -> Result<String, String> {
+        let rule = header_rule(&injected.name);
         let program = match &injected.source {
-            CompiledSource::Value(value) => return Ok(value.clone()),
+            CompiledSource::Value(value) => {
+                self.steps
+                    .add(trace::plain_step(&policy.name, rule, StepResult::Injected));
+                return Ok(value.clone());
+            }
             CompiledSource::Cel(program) => program,
         };
         let mut budget = self.budget();
         let (result, values) = program.evaluate_traced(&self.variables, &mut budget);
         let reason = match result {
             Ok(value) => match header_text(&value) {
-                Some(text) if header::is_value(&text) => return Ok(text),
+                Some(text) if header::is_value(&text) => {
+                    let step = trace::expression_step(
+                        &policy.name,
+                        &rule,
+                        program,
+                        StepResult::Injected,
+                        Vec::new(),
+                    );
+                    self.steps.add(step);
+                    return Ok(text);
+                }
                 Some(_) => "the value has characters that no header may have".to_owned(),
                 None => format!("a {} cannot be a header's value", value.type_of().name()),
             },
             Err(error) => trace::failure_text(program, &error),
         };
-        let rule = header_rule(&injected.name);
         let result = StepResult::Failed(reason.clone());
         self.steps.add_deciding(trace::expression_step(
             &policy.name,

@@ -70,7 +70,7 @@ const SECRET_PARTS: [&str; 11] = [
 ];
 
 /// Whether the value of this header must not appear in a trace, log or event.
-pub(super) fn is_secret(name: &str) -> bool {
+pub(crate) fn is_secret(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     SECRET_PARTS.iter().any(|part| name.contains(part))
 }

@@ -399,6 +399,22 @@ fn om_491_headers_are_injected_only_into_allowed_calls() {
             .map(|(name, value)| (name.to_owned(), value.to_owned()))
             .into()
     );
+    // The trace tells that a header is added and how it is computed, and no value of it.
+    let injected: Vec<(&str, &str)> = decision
+        .trace
+        .iter()
+        .filter(|step| step.result == StepResult::Injected && step.values.is_empty())
+        .map(|step| (step.rule.as_str(), step.expression.as_str()))
+        .collect();
+    assert_eq!(
+        injected,
+        [
+            ("header-injection:X-Source", ""),
+            ("header-injection:X-User", "identity.endUser"),
+            ("header-injection:X-Count", "size(body)"),
+        ]
+    );
+    assert_eq!(decision.deciding_policy(), Some("tagged"));
     let decision = decide(vec![tagged], json!({"op": "drop"}));
     assert_eq!(denied_by(&decision), Some("drop"));
     assert!(decision.injected_headers.is_empty());
@@ -462,10 +478,133 @@ fn om_485_the_json_form_of_a_decision() {
             "trace": [{
                 "policy": "watch", "rule": "too-long", "expression": "body.n > 1", "result": "true",
                 "values": {"body.n": 2},
+            }, {
+                "policy": "watch", "rule": "header-injection:X-A", "expression": "", "result": "injected",
             }],
         })
     );
     assert_eq!(serde_json::from_value::<Decision>(json).unwrap(), decision);
+}
+
+fn findings(policies: Vec<PolicySpec>, body: Value) -> Vec<(String, Finding)> {
+    let engine = PolicyEngine::new(PolicySet::compile(policies));
+    let explained = engine.explain(&request(body.clone()));
+    assert!(explained.judged);
+    assert_eq!(
+        explained.decision,
+        engine.decide(&request(body)),
+        "the explanation explains the decision that is made"
+    );
+    let policies = explained.policies.into_iter();
+    policies.map(|found| (found.policy, found.finding)).collect()
+}
+
+#[test]
+fn om_482_to_om_491_an_explanation_says_what_every_policy_has_to_do_with_the_call() {
+    let elsewhere = PolicySpec {
+        registry: "other".to_owned(),
+        ..never("a-elsewhere")
+    };
+    let others = PolicySpec {
+        tools: vec!["plot".to_owned()],
+        ..never("b-others")
+    };
+    let mut watch = policy("d-watch", vec![deny("long", "body.n > 1")]);
+    watch.mode = Mode::Audit;
+    let claim = PolicySpec {
+        required_claims: vec![RequiredClaim {
+            claim: "gone".to_owned(),
+            message: "no claim".to_owned(),
+        }],
+        ..never("f-claim")
+    };
+    let all = vec![
+        elsewhere.clone(),
+        others.clone(),
+        never("c-permits"),
+        watch.clone(),
+        policy("e-narrow", vec![permit("only-zero", "body.n == 0")]),
+        claim,
+        never("g-late"),
+    ];
+    let named = |found: &[(&str, Finding)]| -> Vec<(String, Finding)> {
+        found
+            .iter()
+            .map(|(policy, finding)| ((*policy).to_owned(), finding.clone()))
+            .collect()
+    };
+    let by = str::to_owned;
+    assert_eq!(
+        findings(all, json!({"n": 2})),
+        named(&[
+            ("a-elsewhere", Finding::OtherRegistry),
+            ("b-others", Finding::OtherTools),
+            ("c-permits", Finding::Permits),
+            ("d-watch", Finding::WouldDeny { by: by("long") }),
+            ("e-narrow", Finding::NoPermitRuleHolds),
+            (
+                "f-claim",
+                Finding::Denies {
+                    by: by("required-claim:gone")
+                }
+            ),
+            ("g-late", Finding::NotReached),
+        ])
+    );
+    // Without a permit: default deny, and why nothing permits it.
+    assert_eq!(
+        findings(vec![elsewhere, others], json!({})),
+        named(&[
+            ("a-elsewhere", Finding::OtherRegistry),
+            ("b-others", Finding::OtherTools)
+        ])
+    );
+    // A header that cannot be computed takes the permit back.
+    let mut tagged = never("tagged");
+    tagged.header_injection = vec![inject("X-Note", HeaderSource::Cel("body.absent".to_owned()))];
+    assert_eq!(
+        findings(vec![tagged], json!({})),
+        named(&[(
+            "tagged",
+            Finding::Denies {
+                by: by("header-injection:X-Note")
+            }
+        )])
+    );
+    let mut broken = never("broken");
+    broken.mode = Mode::Audit;
+    broken.broken = Some("spec.rules is empty".to_owned());
+    assert_eq!(
+        findings(vec![broken], json!({})),
+        named(&[(
+            "broken",
+            Finding::Denies {
+                by: by("policy-error:broken")
+            }
+        )])
+    );
+    let off = PolicyEngine::disabled().explain(&request(json!({})));
+    assert!(!off.judged && off.decision.allow && off.policies.is_empty());
+}
+
+#[test]
+fn an_explanation_can_be_shown_without_the_headers_that_are_credentials() {
+    let mut tagged = never("tagged");
+    tagged.header_injection = vec![
+        inject("X-Api-Key", HeaderSource::Value("hunter2".to_owned())),
+        inject("X-Zone", HeaderSource::Value("eu".to_owned())),
+    ];
+    let explained = PolicyEngine::new(PolicySet::compile(vec![tagged])).explain(&request(json!({})));
+    assert_eq!(explained.decision.injected_headers["X-Api-Key"], "hunter2");
+    let shown = serde_json::to_value(explained.masked()).unwrap();
+    assert_eq!(
+        shown["decision"]["injectedHeaders"],
+        json!({"X-Api-Key": "[redacted]", "X-Zone": "eu"})
+    );
+    assert_eq!(
+        shown["policies"],
+        json!([{"policy": "tagged", "registry": "agent-tools", "tools": [], "mode": "enforce", "finding": "permits"}])
+    );
 }
 
 #[test]

@@ -13,7 +13,7 @@ use crate::{
         ToolDefinition,
     },
     http::tests::{Backend, Reply},
-    policy::{Deny, PolicySet, PolicySpec, Rule},
+    policy::{Deny, Identity, PolicySet, PolicySpec, Rule},
 };
 
 fn handler(name: &str, tool: &str, change: impl FnOnce(&mut HandlerConfig)) -> HandlerConfig {
@@ -449,4 +449,109 @@ async fn metadata_addresses_are_refused_for_every_tool() {
     let set = Toolset::load(&config(vec![handler]), options(None, FileRoot::at("/nowhere")));
     let (_, outcome) = call(&set, "a", json!({"id": "1"})).await;
     assert_eq!(outcome.reason, Some(FailureReason::AddressRefused));
+}
+
+#[tokio::test]
+async fn a_listing_names_handler_type_and_the_policies_that_select_each_tool() {
+    let backend = ok();
+    let client = handler("browser", "pick", |handler| {
+        handler.kind = HandlerType::Client;
+        handler.http = None;
+        handler.client = Some(ClientConfig::default());
+    });
+    let handlers = vec![handler("orders", "get_order", |_| {}), client];
+    let tools = toolset(
+        handlers.clone(),
+        Some(vec![policy(&["get_order"], None)]),
+        &backend,
+    );
+    let listed: Vec<_> = tools
+        .listing()
+        .tools
+        .into_iter()
+        .map(|listed| {
+            (
+                listed.tool.name,
+                listed.tool.handler,
+                listed.handler_type,
+                listed.policies,
+            )
+        })
+        .collect();
+    assert_eq!(
+        listed,
+        [
+            (
+                "get_order".to_owned(),
+                "orders".to_owned(),
+                Some(HandlerType::Http),
+                Some(vec!["orders".to_owned()])
+            ),
+            (
+                "pick".to_owned(),
+                "browser".to_owned(),
+                Some(HandlerType::Client),
+                Some(vec![])
+            ),
+        ]
+    );
+    let unjudged = toolset(handlers, None, &backend).listing();
+    assert!(unjudged.tools.iter().all(|listed| listed.policies.is_none()));
+}
+
+#[tokio::test]
+async fn a_preview_is_the_request_of_the_call_and_nothing_is_sent() {
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::write(directory.path().join("token"), "sesame-sesame").unwrap();
+    let backend = ok();
+    let orders = handler("orders", "get_order", |handler| {
+        let mut http = HttpConfig::new("http://backend/orders");
+        http.method = "POST".to_owned();
+        handler.http = Some(http);
+        handler.auth = Some(AuthConfig {
+            kind: AuthType::Bearer,
+            credential_file: Some("/token".to_owned()),
+        });
+    });
+    let mut tagged = policy(&[], None);
+    tagged.header_injection = vec![crate::policy::HeaderInjection {
+        header: "X-Zone".to_owned(),
+        source: crate::policy::HeaderSource::Value("eu".to_owned()),
+    }];
+    let options = options(Some(vec![tagged]), FileRoot::at(directory.path()));
+    let tools = Toolset::over(&config(vec![orders]), options, Arc::new(backend.clone()));
+    let call = invocation("get_order", json!({"id": "7"}));
+    let explained = tools.explain(&call, &BTreeMap::new());
+    let preview = tools.preview(&call, &explained).await.unwrap().unwrap();
+    assert_eq!(
+        (preview.method.as_str(), preview.url.as_str()),
+        ("POST", "http://backend/orders")
+    );
+    assert_eq!(preview.body, Some(json!({"id": "7"})));
+    assert_eq!(preview.headers["authorization"], "Bearer [redacted]");
+    assert_eq!(preview.headers["x-zone"], "eu");
+    assert_eq!(preview.headers["x-omnia-tool-name"], "get_order");
+    // OM-364: what would be refused has no request.
+    let wrong = invocation("get_order", json!({"id": 7}));
+    let refused = tools.preview(&wrong, &explained).await.unwrap_err();
+    assert_eq!(refused.reason, Some(FailureReason::ArgumentsInvalid));
+    assert!(backend.requests().is_empty());
+}
+
+#[tokio::test]
+async fn a_change_of_the_policies_takes_effect_on_the_next_call_om_482() {
+    let backend = ok();
+    let engine = PolicyEngine::new(PolicySet::compile(vec![policy(&[], None)]));
+    let mut options = options(None, FileRoot::at("/nowhere"));
+    options.policy = engine.clone();
+    let handlers = vec![handler("orders", "get_order", |_| {})];
+    let tools = Toolset::over(&config(handlers), options, Arc::new(backend.clone()));
+    let call = invocation("get_order", json!({"id": "7"}));
+    assert!(!tools.execute(&call, &tools.decide(&call)).await.is_error);
+    engine.set(PolicySet::compile(vec![policy(&[], Some("body.id == '7'"))]));
+    let refused = tools.execute(&call, &tools.decide(&call)).await;
+    assert_eq!(refused.reason, Some(FailureReason::PolicyDenied));
+    engine.set(PolicySet::compile(vec![policy(&[], Some("body.id == '8'"))]));
+    assert!(!tools.execute(&call, &tools.decide(&call)).await.is_error);
+    assert_eq!(backend.requests().len(), 2);
 }

@@ -1,0 +1,196 @@
+//! A request as it would be sent, for people who want to see it before it is: secrets are masked.
+
+use std::collections::BTreeMap;
+
+use http::{HeaderMap, HeaderName, HeaderValue, Method};
+use secrecy::SecretString;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use url::Url;
+
+use crate::{http::response::conceal, policy::is_secret};
+
+/// What stands for a secret.
+const MASKED: &str = "[redacted]";
+/// Bytes of a body that is no JSON document which are shown.
+const TEXT_LIMIT: usize = 4096;
+
+/// Parts of the names of fields and query parameters whose values are credentials. Names are compared without case, `-`
+/// and `_`.
+const SECRET_FIELDS: [&str; 9] = [
+    "password",
+    "passwd",
+    "secret",
+    "token",
+    "apikey",
+    "accesskey",
+    "privatekey",
+    "credential",
+    "authorization",
+];
+
+/// A request. Its values are masked when it is made, so that it can be shown, logged and sent on.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Preview {
+    /// The HTTP method; for other protocols the procedure that is called.
+    pub method: String,
+    /// The whole address.
+    pub url: String,
+    /// The headers by name.
+    pub headers: BTreeMap<String, String>,
+    /// The body: a JSON document as it is, anything else as text. `None` when there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub body: Option<Value>,
+}
+
+impl Preview {
+    /// An HTTP request. `secrets` are masked wherever they stand, other credentials by the names of what holds them.
+    pub(crate) fn of_http(
+        method: &Method,
+        url: &Url,
+        headers: &HeaderMap,
+        body: Option<&[u8]>,
+        secrets: &[SecretString],
+    ) -> Self {
+        Self {
+            method: method.to_string(),
+            url: conceal(masked_url(url), secrets),
+            headers: headers
+                .iter()
+                .map(|(name, value)| (name.to_string(), conceal(masked_header(name, value), secrets)))
+                .collect(),
+            body: body.map(|body| masked_body(body, secrets)),
+        }
+    }
+}
+
+fn masked_header(name: &HeaderName, value: &HeaderValue) -> String {
+    let text = String::from_utf8_lossy(value.as_bytes());
+    // The session is named so that its call can be found again; it opens nothing.
+    let secret = value.is_sensitive()
+        || name.as_str() == "x-omnia-delegation"
+        || (is_secret(name.as_str()) && name.as_str() != "x-omnia-session-id");
+    if !secret {
+        return text.into_owned();
+    }
+    match text.split_once(' ') {
+        // Which scheme is used is worth knowing, and no secret.
+        Some((scheme @ ("Bearer" | "Basic"), _)) => format!("{scheme} {MASKED}"),
+        _ => MASKED.to_owned(),
+    }
+}
+
+fn masked_url(url: &Url) -> String {
+    let mut url = url.clone();
+    if url.password().is_some() {
+        // A URL that has a password can have another one.
+        let _ = url.set_password(Some("redacted"));
+    }
+    if url.query_pairs().any(|(name, _)| is_secret_field(&name)) {
+        let pairs: Vec<(String, String)> = url
+            .query_pairs()
+            .map(|(name, value)| {
+                let value = if is_secret_field(&name) {
+                    "redacted"
+                } else {
+                    &value
+                };
+                (name.to_string(), value.to_owned())
+            })
+            .collect();
+        url.query_pairs_mut().clear().extend_pairs(pairs);
+    }
+    url.to_string()
+}
+
+fn masked_body(body: &[u8], secrets: &[SecretString]) -> Value {
+    match serde_json::from_slice(body) {
+        Ok(mut value) => {
+            mask_fields(&mut value, secrets);
+            value
+        }
+        Err(_) => {
+            let text = conceal(String::from_utf8_lossy(body).into_owned(), secrets);
+            Value::from(mainstay_telemetry::text::escape(&text, TEXT_LIMIT))
+        }
+    }
+}
+
+fn mask_fields(value: &mut Value, secrets: &[SecretString]) {
+    match value {
+        Value::Object(fields) => {
+            for (name, field) in fields {
+                if is_secret_field(name) && !field.is_null() {
+                    *field = Value::from(MASKED);
+                } else {
+                    mask_fields(field, secrets);
+                }
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(|item| mask_fields(item, secrets)),
+        Value::String(text) => *text = conceal(std::mem::take(text), secrets),
+        _ => {}
+    }
+}
+
+fn is_secret_field(name: &str) -> bool {
+    let name: String = name
+        .chars()
+        .filter(|letter| !matches!(letter, '-' | '_'))
+        .flat_map(char::to_lowercase)
+        .collect();
+    SECRET_FIELDS.iter().any(|part| name.contains(part))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn secrets_are_masked_wherever_they_stand_om_590() {
+        let mut headers = HeaderMap::new();
+        let mut sensitive = HeaderValue::from_static("Bearer hunter2-hunter2");
+        sensitive.set_sensitive(true);
+        headers.insert("authorization", sensitive);
+        headers.insert("x-api-key", HeaderValue::from_static("key-of-the-author"));
+        headers.insert("x-omnia-delegation", HeaderValue::from_static("eyJh.eyJz.c2ln"));
+        headers.insert("x-omnia-session-id", HeaderValue::from_static("s1"));
+        headers.insert("x-echo", HeaderValue::from_static("says hunter2-hunter2"));
+        let url = Url::parse("https://ada:pw@h/a?api_key=k1&q=a%20b&author=me").unwrap();
+        let body = json!({"access_token": "t1", "note": "hunter2-hunter2", "list": [{"password": "p1", "author": "me"}]});
+        let secrets = [SecretString::from("hunter2-hunter2")];
+        let preview = Preview::of_http(
+            &Method::POST,
+            &url,
+            &headers,
+            Some(body.to_string().as_bytes()),
+            &secrets,
+        );
+        assert_eq!(
+            serde_json::to_value(&preview).unwrap(),
+            json!({
+                "method": "POST",
+                "url": "https://ada:redacted@h/a?api_key=redacted&q=a+b&author=me",
+                "headers": {
+                    "authorization": "Bearer [redacted]", "x-api-key": "[redacted]", "x-omnia-delegation": "[redacted]",
+                    "x-omnia-session-id": "s1", "x-echo": "says [REDACTED]"
+                },
+                "body": {"access_token": "[redacted]", "note": "[REDACTED]", "list": [{"password": "[redacted]", "author": "me"}]}
+            })
+        );
+    }
+
+    #[test]
+    fn what_is_no_secret_is_shown_as_it_is_sent() {
+        let url = Url::parse("http://h/a?q=a%20b").unwrap();
+        let preview = Preview::of_http(&Method::GET, &url, &HeaderMap::new(), None, &[]);
+        assert_eq!(preview.url, "http://h/a?q=a%20b");
+        assert_eq!(preview.body, None);
+        let text = Preview::of_http(&Method::PUT, &url, &HeaderMap::new(), Some(b"a=1\n"), &[]);
+        assert_eq!(text.body, Some(json!("a=1\\n")));
+    }
+}
