@@ -1,6 +1,10 @@
 //! The command line: the only place that reads the process's environment.
 
 mod objects;
+pub(crate) mod output;
+pub(crate) mod policy;
+pub(crate) mod session;
+pub(crate) mod tool;
 
 use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf};
 
@@ -69,6 +73,12 @@ pub(crate) enum Command {
     Wait(WaitArguments),
     /// Show what runs and what blocks it
     Status(StatusArguments),
+    /// List and show conversations
+    Session(session::SessionArguments),
+    /// List and call the tools of an agent
+    Tool(tool::ToolArguments),
+    /// Try policies out
+    Policy(policy::PolicyArguments),
     /// Print the custom resource definitions
     Crds,
     /// Serve a scenario file as a model in OpenAI's and Anthropic's formats

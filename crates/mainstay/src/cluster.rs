@@ -33,7 +33,7 @@ pub(crate) async fn client(arguments: &ClusterArguments) -> Result<Client, Failu
 
 /// A client for the local server of a data directory.
 pub(crate) async fn local(arguments: &DataArguments) -> Result<Client, Failure> {
-    let endpoints = Endpoints::of_running_server(&arguments.data)?;
+    let endpoints = Endpoints::once_started(&arguments.data).await?;
     at(&endpoints.kubeconfig).await
 }
 

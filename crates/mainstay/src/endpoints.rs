@@ -4,12 +4,34 @@ use std::{
     io,
     net::SocketAddr,
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use mainstay_store::data_directory;
 use serde::{Deserialize, Serialize};
 
-use crate::terminal::Failure;
+use crate::{terminal, terminal::Failure};
+
+/// How long a server that is starting is waited for.
+const STARTS_WITHIN: Duration = Duration::from_secs(10);
+/// How long it is waited for without a word.
+const QUIETLY_WITHIN: Duration = Duration::from_millis(400);
+/// How often it is looked at.
+const LOOKS_EVERY: Duration = Duration::from_millis(20);
+
+/// What is known of the server of a data directory.
+#[derive(Clone, Debug)]
+pub(crate) enum Server {
+    /// None runs.
+    Absent,
+    /// A process holds the directory and does not serve yet.
+    Starting {
+        /// That process.
+        pid: u32,
+    },
+    /// It serves.
+    Running(Endpoints),
+}
 
 /// The file's content.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -78,11 +100,70 @@ impl Endpoints {
     ///
     /// When none does.
     pub(crate) fn of_running_server(data: &Path) -> Result<Self, Failure> {
-        let absent = || {
-            Failure::new(format!("no server runs on data directory {}", shown(data)))
-                .with_hint("start one with `mainstay up`, or name its directory with `--data DIR`")
+        Self::running(data)?.ok_or_else(|| Self::absent(data))
+    }
+
+    /// What is known of the server of `data` now.
+    fn look(data: &Path) -> Result<Server, Failure> {
+        let Some(pid) = data_directory::holder(data) else {
+            return Ok(Server::Absent);
         };
-        Self::running(data)?.ok_or_else(absent)
+        Ok(match Self::read(data)? {
+            Some(endpoints) if endpoints.pid == pid => Server::Running(endpoints),
+            // The file is a former run's, or there is none yet.
+            _ => Server::Starting { pid },
+        })
+    }
+
+    /// The server of `data`; one that is starting is waited for, at most ten seconds.
+    ///
+    /// # Errors
+    ///
+    /// When a server runs and its file cannot be read.
+    pub(crate) async fn settled(data: &Path) -> Result<Server, Failure> {
+        let began = tokio::time::Instant::now();
+        let mut told = false;
+        loop {
+            let server = Self::look(data)?;
+            let Server::Starting { pid } = &server else {
+                return Ok(server);
+            };
+            if began.elapsed() >= STARTS_WITHIN {
+                return Ok(server);
+            }
+            if !told && began.elapsed() >= QUIETLY_WITHIN {
+                terminal::message(format!("the server with pid {pid} is starting; waiting for it"));
+                told = true;
+            }
+            tokio::time::sleep(LOOKS_EVERY).await;
+        }
+    }
+
+    /// The endpoints of the server of `data`; one that is starting is waited for.
+    ///
+    /// # Errors
+    ///
+    /// When none runs, or when it does not serve in time.
+    pub(crate) async fn once_started(data: &Path) -> Result<Self, Failure> {
+        match Self::settled(data).await? {
+            Server::Running(endpoints) => Ok(endpoints),
+            Server::Starting { pid } => Err(Self::still_starting(pid)),
+            Server::Absent => Err(Self::absent(data)),
+        }
+    }
+
+    /// The failure of a verb whose server does not serve yet.
+    pub(crate) fn still_starting(pid: u32) -> Failure {
+        Failure::new(format!(
+            "the server with pid {pid} is starting and does not serve yet"
+        ))
+        .with_hint("try again in a moment; `mainstay down` ends it")
+    }
+
+    /// The failure of a verb whose server is not there.
+    pub(crate) fn absent(data: &Path) -> Failure {
+        Failure::new(format!("no server runs on data directory {}", shown(data)))
+            .with_hint("start one with `mainstay up`, or name its directory with `--data DIR`")
     }
 
     /// Whether the process of the file is there and is the server of `data`.
@@ -125,6 +206,36 @@ mod tests {
             "{failure}"
         );
         assert!(failure.hint.unwrap().contains("mainstay up"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_is_starting_is_waited_for_and_then_named() {
+        let world = tempfile::tempdir().unwrap();
+        let data = data_directory::DataDirectory::open(world.path().join("data")).unwrap();
+        let failure = Endpoints::once_started(data.path()).await.unwrap_err();
+        assert_eq!(
+            failure.text,
+            format!(
+                "the server with pid {} is starting and does not serve yet",
+                std::process::id()
+            )
+        );
+        // A former run's file says nothing of this one.
+        let former = Endpoints {
+            pid: 1,
+            ..endpoints_of_this_process()
+        };
+        std::fs::write(data.endpoints(), serde_json::to_string(&former).unwrap()).unwrap();
+        assert!(Endpoints::once_started(data.path()).await.is_err());
+        // It serves while it is waited for.
+        let file = data.endpoints();
+        let writing = async move {
+            tokio::time::sleep(Duration::from_secs(5)).await;
+            let text = serde_json::to_string(&endpoints_of_this_process()).unwrap();
+            std::fs::write(file, text).unwrap();
+        };
+        let (found, ()) = tokio::join!(Endpoints::once_started(data.path()), writing);
+        assert_eq!(found.unwrap().pid, std::process::id());
     }
 
     fn endpoints_of_this_process() -> Endpoints {

@@ -12,6 +12,7 @@ mod arguments;
 mod cluster;
 mod commands;
 mod endpoints;
+mod front_door_client;
 mod kinds;
 mod manifest_watch;
 mod manifests;
@@ -52,7 +53,7 @@ fn main() -> ExitCode {
     // A read of standard input that is still waiting must not hold the process.
     runtime.shutdown_background();
     match ended {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(failure) => {
             terminal::error(&failure.text, failure.hint.as_deref());
             ExitCode::FAILURE
@@ -60,8 +61,9 @@ fn main() -> ExitCode {
     }
 }
 
-async fn run(command: Command, program: &str) -> Result<(), Failure> {
+async fn run(command: Command, program: &str) -> Result<ExitCode, Failure> {
     match command {
+        Command::Policy(arguments) => return Ok(commands::policy::run(&arguments).await),
         Command::Up(arguments) => commands::up::run(&arguments, program).await,
         Command::Serve(arguments) => serve::in_background(&arguments).await,
         Command::Down(arguments) => {
@@ -77,6 +79,8 @@ async fn run(command: Command, program: &str) -> Result<(), Failure> {
         Command::Logs(arguments) => commands::logs::run(&arguments).await,
         Command::Wait(arguments) => commands::wait::run(&arguments).await,
         Command::Status(arguments) => commands::status::run(&arguments).await,
+        Command::Session(arguments) => commands::session::run(&arguments).await,
+        Command::Tool(arguments) => commands::tool::run(&arguments).await,
         Command::Crds => {
             commands::crds::run();
             Ok(())
@@ -99,7 +103,8 @@ async fn run(command: Command, program: &str) -> Result<(), Failure> {
             terminal::data(String::from_utf8_lossy(&script).trim_end());
             Ok(())
         }
-    }
+    }?;
+    Ok(ExitCode::SUCCESS)
 }
 
 /// The program as it was called, to be repeated in what is printed to be typed next.

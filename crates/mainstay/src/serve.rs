@@ -29,6 +29,7 @@ use mainstay_resources::Family;
 use mainstay_server::{
     facade::FacadeMetrics,
     front_door::{self, Access, FrontDoor},
+    sessions::{self, Sessions},
 };
 use mainstay_store::{
     data_directory::{DataDirectory, DataDirectoryError, write_private},
@@ -116,27 +117,7 @@ pub(crate) async fn start(arguments: &ServeArguments) -> Result<Running, Failure
     let former = Endpoints::read(data.path())
         .inspect_err(|failure| tracing::warn!("the former endpoints are not known: {failure}"))
         .unwrap_or_default();
-    let (former_http, former_kube) = former
-        .as_ref()
-        .map(Endpoints::former_addresses)
-        .unwrap_or_default();
-    let listen = arguments.listen.or(former_http).unwrap_or(FRONT_DOOR);
-    let kube_listen = arguments.kube_listen.or(former_kube).unwrap_or(KUBERNETES_API);
-    for (address, flag, given) in [
-        (listen, "--listen", arguments.listen.is_some()),
-        (kube_listen, "--kube-listen", arguments.kube_listen.is_some()),
-    ] {
-        if !address.ip().is_loopback() && !arguments.allow_remote {
-            let failure = Failure::new(format!("`{flag} {address}` is reachable from other machines"));
-            return Err(if given {
-                failure.with_hint("add `--allow-remote` if that is meant")
-            } else {
-                failure.with_hint(format!(
-                    "it is the address of the former run; add `--allow-remote` again, or choose another with `{flag}`"
-                ))
-            });
-        }
-    }
+    let (listen, kube_listen) = permitted_addresses(arguments, former.as_ref())?;
     // Bound first: a port that is taken is the likeliest mistake, and nothing has been started yet.
     let listener = TcpListener::bind(listen)
         .await
@@ -245,7 +226,7 @@ pub(crate) async fn start(arguments: &ServeArguments) -> Result<Running, Failure
         access: Access::of(front_address, SecretString::from(token.clone())),
         metrics: metrics.clone(),
         version: env!("CARGO_PKG_VERSION"),
-        routes: axum::Router::new(),
+        routes: sessions::router(Sessions::new(payload.clone())),
         open_routes: delegation.routes(),
     };
     workers.push(task::spawn("delegation keys", delegation.run(outer.clone())));
@@ -278,6 +259,36 @@ pub(crate) async fn start(arguments: &ServeArguments) -> Result<Running, Failure
         payload,
         _data: data,
     })
+}
+
+/// The addresses of the front door and of the Kubernetes API: as asked, else those of the `former` run, else the usual ones.
+///
+/// # Errors
+///
+/// For an address that other machines reach, unless that is meant.
+pub(crate) fn permitted_addresses(
+    arguments: &ServeArguments,
+    former: Option<&Endpoints>,
+) -> Result<(SocketAddr, SocketAddr), Failure> {
+    let (former_http, former_kube) = former.map(Endpoints::former_addresses).unwrap_or_default();
+    let listen = arguments.listen.or(former_http).unwrap_or(FRONT_DOOR);
+    let kube_listen = arguments.kube_listen.or(former_kube).unwrap_or(KUBERNETES_API);
+    for (address, flag, given) in [
+        (listen, "--listen", arguments.listen.is_some()),
+        (kube_listen, "--kube-listen", arguments.kube_listen.is_some()),
+    ] {
+        if !address.ip().is_loopback() && !arguments.allow_remote {
+            let failure = Failure::new(format!("`{flag} {address}` is reachable from other machines"));
+            return Err(if given {
+                failure.with_hint("add `--allow-remote` if that is meant")
+            } else {
+                failure.with_hint(format!(
+                    "it is the address of the former run; add `--allow-remote` again, or choose another with `{flag}`"
+                ))
+            });
+        }
+    }
+    Ok((listen, kube_listen))
 }
 
 fn start_log(data: &DataDirectory, arguments: &ServeArguments) -> Result<(), Failure> {

@@ -59,7 +59,7 @@ mod tests {
     fn a_file_is_private_whatever_a_crash_left_beside_it_ka_042() {
         let world = tempfile::tempdir().unwrap();
         let path = world.path().join("token");
-        let left = world.path().join("token.new");
+        let left = world.path().join(format!("token.{}.new", std::process::id()));
         fs::write(&left, "half").unwrap();
         fs::set_permissions(&left, fs::Permissions::from_mode(0o644)).unwrap();
         write_private(&path, b"secret").unwrap();

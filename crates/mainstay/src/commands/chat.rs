@@ -24,7 +24,7 @@ const LOOKED_AT_WITHIN: Duration = Duration::from_secs(1);
 
 /// Talks to an agent: one message with `-m`, else line by line until the input ends.
 pub(crate) async fn run(arguments: &ChatArguments) -> Result<(), Failure> {
-    let endpoints = Endpoints::of_running_server(&arguments.data.data)?;
+    let endpoints = Endpoints::once_started(&arguments.data.data).await?;
     let variables = variables(&arguments.variables)?;
     let opened = Connection::open(
         &endpoints,

@@ -30,7 +30,7 @@ struct Row {
 pub(crate) async fn run(arguments: &StatusArguments) -> Result<(), Failure> {
     let local = arguments.cluster.kubeconfig.is_none() && arguments.cluster.context.is_none();
     let endpoints = if local {
-        Some(Endpoints::of_running_server(&arguments.cluster.data.data)?)
+        Some(Endpoints::once_started(&arguments.cluster.data.data).await?)
     } else {
         None
     };

@@ -21,7 +21,7 @@ use crate::{
     applying::{self, Applied, ApplyOptions},
     arguments::{DataArguments, UpArguments},
     cluster,
-    endpoints::Endpoints,
+    endpoints::{Endpoints, Server},
     manifest_watch::ManifestWatch,
     manifests,
     serve::{self, Running},
@@ -43,48 +43,88 @@ const ASKS_EVERY: Duration = Duration::from_millis(20);
 pub(crate) async fn run(arguments: &UpArguments, program: &str) -> Result<(), Failure> {
     let began = Instant::now();
     let data = &arguments.serve.data.data;
-    let mut running = Endpoints::running(data)?;
+    let found = Endpoints::settled(data).await?;
+    // It has been waited for long enough.
+    let held = matches!(found, Server::Starting { .. });
+    let mut running = match found {
+        Server::Running(endpoints) => Some(endpoints),
+        Server::Absent | Server::Starting { .. } => None,
+    };
     if let Some(endpoints) = &running
         && arguments.restart
     {
+        // What the new server would refuse is refused while the old one still serves.
+        serve::permitted_addresses(&arguments.serve, Some(endpoints))?;
         terminal::message(format!("restarting the server with pid {}", endpoints.pid));
         server_process::stop(data)?;
         running = None;
     }
     if let Some(endpoints) = running {
-        let own = env!("CARGO_PKG_VERSION");
-        if endpoints.version != own {
-            terminal::warning(format!(
-                "the running server is version {}, this program {own}",
-                endpoints.version
-            ));
-            terminal::message("hint: `--restart` drains it and starts this version");
-        }
-        if !arguments.watch {
-            return settle(arguments, &endpoints, program, began).await;
-        }
-        let stop = std::pin::pin!(serve::stop_signal());
-        let stop = until_stopped(arguments, &endpoints, program, began, stop).await;
-        terminal::message(format!("{stop}; the server goes on"));
-        return Ok(());
+        return hand_over(arguments, &endpoints, program, began).await;
     }
     if arguments.detach {
         let serve = arguments.serve.clone();
-        let endpoints = tokio::task::spawn_blocking(move || server_process::start(&serve))
+        let started = tokio::task::spawn_blocking(move || server_process::start(&serve))
             .await
-            .map_err(|error| Failure::new(format!("starting the server failed: {error}")))??;
-        return settle(arguments, &endpoints, program, began).await;
+            .map_err(|error| Failure::new(format!("starting the server failed: {error}")))?;
+        return match started {
+            Ok(endpoints) => settle(arguments, &endpoints, program, began).await,
+            Err(failure) if held => Err(failure),
+            Err(failure) => after_another(arguments, failure, program, began).await,
+        };
     }
     let mut stop = std::pin::pin!(serve::stop_signal());
-    let server: Running = tokio::select! {
-        started = serve::start(&arguments.serve) => started?,
+    let started = tokio::select! {
+        started = serve::start(&arguments.serve) => started,
         stop = &mut stop => return Err(Failure::new(format!("{stop} before the server was started"))),
+    };
+    let server: Running = match started {
+        Ok(server) => server,
+        Err(failure) if held => return Err(failure),
+        Err(failure) => return after_another(arguments, failure, program, began).await,
     };
     let endpoints = server.endpoints().clone();
     let stop = until_stopped(arguments, &endpoints, program, began, stop).await;
     terminal::message(format!("{stop}: finishing what runs"));
     server.stop().await;
     Ok(())
+}
+
+/// Hands the manifests to a server that runs already.
+async fn hand_over(
+    arguments: &UpArguments,
+    endpoints: &Endpoints,
+    program: &str,
+    began: Instant,
+) -> Result<(), Failure> {
+    let own = env!("CARGO_PKG_VERSION");
+    if endpoints.version != own {
+        terminal::warning(format!(
+            "the running server is version {}, this program {own}",
+            endpoints.version
+        ));
+        terminal::message("hint: `--restart` drains it and starts this version");
+    }
+    if !arguments.watch {
+        return settle(arguments, endpoints, program, began).await;
+    }
+    let stop = std::pin::pin!(serve::stop_signal());
+    let stop = until_stopped(arguments, endpoints, program, began, stop).await;
+    terminal::message(format!("{stop}; the server goes on"));
+    Ok(())
+}
+
+/// No server was started, for `failure`. Where another `up` was quicker, its server takes the manifests.
+async fn after_another(
+    arguments: &UpArguments,
+    failure: Failure,
+    program: &str,
+    began: Instant,
+) -> Result<(), Failure> {
+    match Endpoints::settled(&arguments.serve.data.data).await? {
+        Server::Running(endpoints) => hand_over(arguments, &endpoints, program, began).await,
+        Server::Absent | Server::Starting { .. } => Err(failure),
+    }
 }
 
 /// Applies the manifests, and with `--watch` those that change, until the signal to end; gives its name. A refused manifest ends

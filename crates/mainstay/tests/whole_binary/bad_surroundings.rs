@@ -8,7 +8,10 @@ use std::{
     os::unix::{fs::PermissionsExt, process::CommandExt},
 };
 
-use crate::support::world::{World, assert_ran};
+use crate::support::{
+    server::Endpoints,
+    world::{World, assert_ran},
+};
 
 #[tokio::test]
 async fn a_port_that_is_taken_is_named_with_the_flag_that_chooses_another() {
@@ -57,6 +60,15 @@ async fn an_address_that_others_reach_needs_a_flag() {
         "[::]:0",
     ];
     assert_ran!("remote_refused_kubernetes", world.run(&kubernetes).await);
+
+    // A restart that would be refused leaves the server that runs alone.
+    world.detach(&[]).await.succeeded();
+    let before = Endpoints::read(&world.data()).unwrap();
+    let restart = ["up", "--detach", "--restart", "--listen", "0.0.0.0:0"];
+    assert_ran!("remote_refused_restart", world.run(&restart).await.failed());
+    assert_eq!(Endpoints::read(&world.data()), Some(before));
+    world.run(&["status"]).await.succeeded();
+    world.run(&["down"]).await.succeeded();
 }
 
 #[tokio::test]
@@ -74,6 +86,12 @@ async fn ka_033_a_data_directory_that_another_process_holds_names_that_process()
         "{ran}"
     );
     assert_ran!("directory_in_use", ran);
+    // Other verbs wait for it as well, and say for what.
+    assert_ran!("status_while_starting", world.run(&["status"]).await.failed());
+    assert_ran!(
+        "chat_while_starting",
+        world.run(&["chat", "helpdesk", "-m", "hello"]).await.failed()
+    );
     assert_ran!(
         "directory_in_use_detached",
         world.run(&[&arguments[..], &["--detach"]].concat()).await

@@ -83,6 +83,21 @@ async fn a_server_in_the_background_is_started_shown_talked_to_and_stopped() {
 }
 
 #[tokio::test]
+async fn several_that_start_at_once_come_to_one_server() {
+    let world = World::new();
+    let helpdesk = example("helpdesk");
+    let manifests = [helpdesk.as_str()];
+    let ran = futures::future::join_all((0..3).map(|_| world.detach(&manifests))).await;
+    for ran in ran {
+        let ran = ran.succeeded();
+        assert!(ran.stderr.contains("agent helpdesk is Running"), "{ran}");
+    }
+    let log = std::fs::read_to_string(world.data().join("logs/mainstay.log")).unwrap();
+    assert_eq!(log.matches(" runs front_door=").count(), 1, "{log}");
+    world.run(&["down"]).await.succeeded();
+}
+
+#[tokio::test]
 async fn restart_drains_the_server_and_starts_it_on_the_same_addresses() {
     let world = World::new();
     world.detach(&[]).await.succeeded();
@@ -185,6 +200,12 @@ async fn verbs_that_need_no_server() {
     assert_ran!("help", world.run(&["--help"]).await);
     assert_ran!("help_up", world.run(&["up", "--help"]).await);
     assert_ran!("help_chat", world.run(&["chat", "--help"]).await);
+    assert_ran!("help_tool_call", world.run(&["tool", "call", "--help"]).await);
+    assert_ran!("help_policy_test", world.run(&["policy", "test", "--help"]).await);
+    assert_ran!(
+        "help_session_show",
+        world.run(&["session", "show", "--help"]).await
+    );
     assert_ran!("no_verb", world.run(&[]).await);
     assert_ran!("unknown_verb", world.run(&["dance"]).await);
     assert_ran!("version", world.run(&["version"]).await);

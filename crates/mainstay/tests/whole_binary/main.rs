@@ -18,4 +18,6 @@ mod failing_parts;
 mod families;
 mod kills;
 mod parked;
+mod sessions;
 mod support;
+mod tools_by_hand;
