@@ -97,6 +97,8 @@ fn toolset(service: SocketAddr) -> Result<Toolset> {
         ToolsetOptions {
             connector: Connector::direct()?,
             files: FileRoot::at("/nowhere"),
+            environment: std::collections::BTreeMap::new(),
+            delegation: None,
             clock: clock::system(),
             random: SeededRandom::new(1),
             policy: PolicyEngine::new(PolicySet::compile(vec![permit])),
