@@ -190,3 +190,35 @@ async fn repair(running: &Running, client: &kube::Client) {
     reaches(&omnia(client, "AgentRuntime"), "helpdesk", "Running").await;
     running.chat(&["helpdesk", "-m", "hello"]).await.succeeded();
 }
+
+/// What the README of `examples/helpdesk-mcp` says: its server goes and comes back, and nobody touches the agent.
+#[tokio::test]
+async fn an_mcp_server_that_was_away_is_called_again_and_its_tools_stay_om_422() {
+    let running = Running::on(&[&example("helpdesk-mcp")]);
+    let client = running.server.client().await;
+    let servers = objects(&client, "apps", "v1", "Deployment");
+    let scaled = async |replicas: u64| {
+        let patch = json!({ "spec": { "replicas": replicas } });
+        edit(&servers, "orders-mcp", patch).await;
+        becomes(&servers, "orders-mcp", "as large as asked", |object| {
+            object["status"]["observedGeneration"] == object["metadata"]["generation"]
+                && object["status"]["readyReplicas"].as_u64().unwrap_or_default() == replicas
+        })
+        .await;
+    };
+    let question = &["helpdesk-mcp", "-m", "Where is order 1017?"];
+    let found = running.chat(question).await.succeeded();
+    assert!(found.stdout.contains("Harbour Express"), "{found}");
+
+    scaled(0).await;
+    let away = running.chat(question).await.succeeded();
+    assert!(
+        away.stderr.contains("get_order {\"id\":1017}"),
+        "the tool is still offered: {away}"
+    );
+    assert!(away.stdout.contains("I could not find order 1017"), "{away}");
+
+    scaled(1).await;
+    let found = running.chat(question).await.succeeded();
+    assert!(found.stdout.contains("Harbour Express"), "{found}");
+}
