@@ -2,8 +2,7 @@
 import assert from "node:assert/strict";
 import Anthropic from "@anthropic-ai/sdk";
 
-// Two of its own retries get past a provider that is busy twice.
-const client = new Anthropic({ baseURL: process.argv[2].replace(/\/v1$/, ""), apiKey: "none", maxRetries: 2 });
+const client = new Anthropic({ baseURL: process.argv[2].replace(/\/v1$/, ""), apiKey: "none", maxRetries: 0 });
 const tools = [
   {
     name: "get_order",
@@ -14,6 +13,10 @@ const tools = [
 const asked = { model: "mock", max_tokens: 256, tools };
 const messages = [{ role: "user", content: "Where is order 1017?" }];
 
+// The scenario has the provider busy twice, inside a stream that began with 200.
+for (let busy = 0; busy < 2; busy += 1) {
+  await assert.rejects(client.messages.stream({ ...asked, messages }).finalMessage(), /overloaded_error/);
+}
 const first = await client.messages.stream({ ...asked, messages }).finalMessage();
 assert.equal(first.stop_reason, "tool_use");
 const call = first.content.find((block) => block.type === "tool_use");
