@@ -103,7 +103,7 @@ fn items_of_a_map_list_find_their_old_value_by_key() {
     let new = json!({"spec": {"list": [{"name": "b", "value": 2}, {"name": "a", "value": 4}, {"name": "c", "value": 0}]}});
     assert_eq!(
         texts(&rules.validate(&new, Some(&old))),
-        ["spec.list[1]: Invalid value: never falls"]
+        ["spec.list[1]: Invalid value: \"object\": never falls"]
     );
 }
 
@@ -119,7 +119,7 @@ fn a_stored_rule_that_does_not_compile_is_told_of_each_object_it_would_judge() {
         [
             "spec: Invalid value: \"object\": rule compile error: compilation failed: ERROR: <input>:1:5: undefined field \
              'b'\n | self.b == 'x'\n | ....^",
-            "spec: Invalid value: not y",
+            "spec: Invalid value: \"object\": not y",
         ]
     );
     assert_eq!(rules.validate(&json!({}), None), []);
