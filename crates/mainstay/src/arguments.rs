@@ -128,6 +128,15 @@ pub(crate) struct ServeArguments {
     /// Serve on an address that other machines reach (the front door then always asks for its token)
     #[arg(long, env = "MAINSTAY_ALLOW_REMOTE")]
     pub(crate) allow_remote: bool,
+    /// Origin of a web page that may use the front door, `https://HOST[:PORT]`; may be given several times
+    #[arg(
+        long = "allow-origin",
+        env = "OMNIA_ALLOWED_ORIGINS",
+        value_name = "ORIGIN",
+        value_delimiter = ',',
+        value_parser = origin
+    )]
+    pub(crate) allowed_origins: Vec<String>,
     /// Judge tool calls by ToolPolicies; `off` leaves the ToolPolicy kind out and judges nothing
     #[arg(
         long,
@@ -208,6 +217,22 @@ impl From<FamilyName> for Family {
             FamilyName::Kourier => Family::Kourier,
         }
     }
+}
+
+/// An origin as browsers write it (OM-505). Nothing at all is no origin: a variable that is set to nothing names none.
+fn origin(text: &str) -> Result<String, String> {
+    let text = text.trim();
+    if text.is_empty() {
+        return Ok(String::new());
+    }
+    let form = || "an origin is of the form https://HOST[:PORT]".to_owned();
+    let url = url::Url::parse(text).map_err(|_| form())?;
+    let plain =
+        url.path() == "/" && url.query().is_none() && url.fragment().is_none() && url.username().is_empty();
+    if !plain || !matches!(url.scheme(), "http" | "https") {
+        return Err(form());
+    }
+    Ok(url.origin().ascii_serialization())
 }
 
 /// On or off.
@@ -321,6 +346,12 @@ pub(crate) struct ChatArguments {
     /// Value of a prompt variable; may be given several times
     #[arg(long = "set", value_name = "NAME=VALUE")]
     pub(crate) variables: Vec<String>,
+    /// Program that runs a tool of type client; may be given several times
+    #[arg(long = "client-tool", value_name = "NAME=COMMAND")]
+    pub(crate) client_tools: Vec<String>,
+    /// Run the programs of --client-tool without asking
+    #[arg(short = 'y', long)]
+    pub(crate) yes: bool,
     #[command(flatten)]
     pub(crate) data: DataArguments,
 }
@@ -378,4 +409,27 @@ pub(crate) struct CompletionArguments {
     /// The shell
     #[arg(value_enum)]
     pub(crate) shell: clap_complete::Shell,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn om_505_an_origin_is_read_as_a_browser_writes_it_and_no_pattern_is_one() {
+        for (given, read) in [
+            ("https://desk.example", Some("https://desk.example")),
+            (" https://Desk.example:443/ ", Some("https://desk.example")),
+            ("http://localhost:3000", Some("http://localhost:3000")),
+            ("", Some("")),
+            ("*", None),
+            ("desk.example", None),
+            ("https://desk.example/app", None),
+            ("https://ada@desk.example", None),
+            ("file:///tmp", None),
+            ("null", None),
+        ] {
+            assert_eq!(origin(given).ok().as_deref(), read, "{given}");
+        }
+    }
 }

@@ -223,7 +223,15 @@ pub(crate) async fn start(arguments: &ServeArguments) -> Result<Running, Failure
     let token = front_token(&data, &random)?;
     let door = FrontDoor {
         agents: Arc::new(Agents::new(handle)),
-        access: Access::of(front_address, SecretString::from(token.clone())),
+        access: Access {
+            allowed_origins: arguments
+                .allowed_origins
+                .iter()
+                .filter(|origin| !origin.is_empty())
+                .cloned()
+                .collect(),
+            ..Access::of(front_address, SecretString::from(token.clone()))
+        },
         metrics: metrics.clone(),
         version: env!("CARGO_PKG_VERSION"),
         routes: sessions::router(Sessions::new(payload.clone())),

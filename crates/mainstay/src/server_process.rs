@@ -124,6 +124,9 @@ fn server_arguments(arguments: &ServeArguments) -> Vec<String> {
     ] {
         add(name, switch.word().to_owned());
     }
+    for origin in &arguments.allowed_origins {
+        words.extend(["--allow-origin".to_owned(), origin.clone()]);
+    }
     if arguments.allow_remote {
         words.push("--allow-remote".to_owned());
     }

@@ -1,19 +1,20 @@
 //! `mainstay chat`
 
+mod client_tools;
 mod connection;
+mod talk;
 mod view;
 
-use std::{io::IsTerminal, time::Duration};
+use std::time::Duration;
 
 use kube::Api;
-use mainstay_agent::event::Payload;
 use mainstay_resources::omnia::AgentRuntime;
 use serde_json::{Map, Value};
-use tokio::io::{AsyncBufReadExt, BufReader};
 
 use self::{
-    connection::{Connection, Frame, NotOpened},
-    view::View,
+    client_tools::ClientTools,
+    connection::{Connection, NotOpened, Place},
+    talk::Talk,
 };
 use crate::{
     arguments::ChatArguments, cluster, commands::up, endpoints::Endpoints, terminal, terminal::Failure,
@@ -26,16 +27,15 @@ const LOOKED_AT_WITHIN: Duration = Duration::from_secs(1);
 pub(crate) async fn run(arguments: &ChatArguments) -> Result<(), Failure> {
     let endpoints = Endpoints::once_started(&arguments.data.data).await?;
     let variables = variables(&arguments.variables)?;
-    let opened = Connection::open(
-        &endpoints,
-        &arguments.namespace,
-        &arguments.name,
-        arguments.session.as_deref(),
-    )
-    .await;
-    let mut connection = match opened {
+    let tools = ClientTools::read(&arguments.client_tools, arguments.yes)?;
+    let place = Place {
+        endpoints: &endpoints,
+        namespace: &arguments.namespace,
+        name: &arguments.name,
+    };
+    let connection = match Connection::open(&place, arguments.session.as_deref(), None).await {
         Ok(connection) => connection,
-        Err(NotOpened::Failed(failure)) => return Err(failure),
+        Err(NotOpened::Failed(failure) | NotOpened::Expired(failure)) => return Err(failure),
         Err(NotOpened::Absent(failure)) => {
             return Err(blocked(&endpoints, &arguments.namespace, &arguments.name)
                 .await
@@ -45,19 +45,10 @@ pub(crate) async fn run(arguments: &ChatArguments) -> Result<(), Failure> {
     if !arguments.json {
         warn_if_blocked(&endpoints, &arguments.namespace, &arguments.name).await;
     }
-    let mut view = View::new(arguments.json);
-    let session = connection.session().to_owned();
-    let talked = tokio::select! {
-        talked = talk(arguments, &mut connection, &mut view, variables) => talked,
-        interrupted = tokio::signal::ctrl_c() => {
-            view.break_line();
-            match interrupted {
-                Ok(()) => Err(Failure::new("interrupted; a turn that runs goes on and is kept")),
-                Err(error) => Err(Failure::new(format!("signals cannot be watched: {error}"))),
-            }
-        }
-    };
+    let mut talk = Talk::new(arguments, connection, variables, tools)?;
+    let talked = talk.run().await;
     if !arguments.json {
+        let session = talk.session();
         terminal::message(format!(
             "session {session} (continue it with `--session {session}`)"
         ));
@@ -94,88 +85,6 @@ async fn state(endpoints: &Endpoints, namespace: &str, name: &str) -> Option<Val
         serde_json::to_value(agents.get_opt(name).await.ok()??).ok()
     };
     tokio::time::timeout(LOOKED_AT_WITHIN, look).await.ok().flatten()
-}
-
-async fn talk(
-    arguments: &ChatArguments,
-    connection: &mut Connection,
-    view: &mut View,
-    variables: Map<String, Value>,
-) -> Result<(), Failure> {
-    if let Some(message) = &arguments.message {
-        return turn(connection, view, message, &variables).await;
-    }
-    let interactive = std::io::stdin().is_terminal() && !arguments.json;
-    let mut lines = BufReader::new(tokio::io::stdin()).lines();
-    loop {
-        if interactive {
-            terminal::prompt("> ");
-        }
-        let line = lines
-            .next_line()
-            .await
-            .map_err(|error| Failure::new(format!("standard input cannot be read: {error}")))?;
-        let Some(line) = line else {
-            return Ok(());
-        };
-        let message = line.trim();
-        if message.is_empty() {
-            continue;
-        }
-        match turn(connection, view, message, &variables).await {
-            // One failed turn does not end a conversation with a person.
-            Err(failure) if interactive && connection.is_open() => {
-                terminal::error(&failure.text, failure.hint.as_deref());
-            }
-            ended => ended?,
-        }
-    }
-}
-
-/// Sends `message` and shows everything until its turn has ended.
-async fn turn(
-    connection: &mut Connection,
-    view: &mut View,
-    message: &str,
-    variables: &Map<String, Value>,
-) -> Result<(), Failure> {
-    let key = connection.send(message, variables).await?;
-    let mut own_turn = None;
-    loop {
-        match connection.next().await? {
-            Frame::Error { code, message } => {
-                view.break_line();
-                return Err(Failure::new(format!("{message} ({code})")));
-            }
-            Frame::Event(event, raw) => {
-                view.show(&event, &raw);
-                let payload = event.payload();
-                if let Some(Payload::TurnStarted(started)) = &payload
-                    && started.client_key.as_deref() == Some(key.as_str())
-                {
-                    own_turn = event.turn.clone();
-                }
-                let ended = payload.filter(|payload| payload.ends_turn() && own_turn == event.turn);
-                match ended {
-                    None => {}
-                    Some(Payload::TurnFailed(failed)) => {
-                        let failure = Failure::new(format!("{} ({})", failed.message, failed.reason));
-                        return Err(Failure {
-                            hint: failed.hint,
-                            ..failure
-                        });
-                    }
-                    Some(Payload::TurnCancelled(cancelled)) => {
-                        return Err(Failure::new(format!(
-                            "the turn was cancelled: {}",
-                            cancelled.reason
-                        )));
-                    }
-                    Some(_) => return Ok(()),
-                }
-            }
-        }
-    }
 }
 
 fn variables(given: &[String]) -> Result<Map<String, Value>, Failure> {

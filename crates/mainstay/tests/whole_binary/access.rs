@@ -3,7 +3,11 @@
 use http::StatusCode;
 use tokio_tungstenite::tungstenite::Error;
 
-use crate::support::{conversation::connect, server::Running};
+use crate::support::{
+    conversation::connect,
+    server::Running,
+    world::{World, example},
+};
 
 /// The status with which a WebSocket is refused.
 async fn refusal(running: &Running, headers: &[(&'static str, &str)]) -> StatusCode {
@@ -86,4 +90,34 @@ async fn a_wrong_token_is_worse_than_none() {
         .await
         .expect("the token opens");
     assert_eq!(running.server.ask("/healthz", &[]).await.0, 200);
+}
+
+#[tokio::test]
+async fn om_505_a_page_whose_origin_is_allowed_comes_in_and_no_other() {
+    let world = World::new();
+    let origins = [(
+        "OMNIA_ALLOWED_ORIGINS",
+        "https://desk.example:443, http://tools.example:3000",
+    )];
+    let server = world.up_with(&[&example("helpdesk")], &origins);
+    let running = Running { server, world };
+    for origin in ["https://desk.example", "http://tools.example:3000"] {
+        connect(&running.server, "helpdesk", "", &[("origin", origin)])
+            .await
+            .unwrap_or_else(|error| panic!("{origin}: {error}"));
+    }
+    for origin in [
+        "http://desk.example",
+        "https://tools.example:3000",
+        "https://a.desk.example",
+    ] {
+        assert_eq!(
+            refusal(&running, &[("origin", origin)]).await,
+            StatusCode::FORBIDDEN,
+            "{origin}"
+        );
+    }
+    // The name of the host is asked about all the same.
+    let headers = [("origin", "https://desk.example"), ("host", "desk.example")];
+    assert_eq!(refusal(&running, &headers).await, StatusCode::FORBIDDEN);
 }

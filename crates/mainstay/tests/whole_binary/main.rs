@@ -10,6 +10,7 @@ mod any_kind;
 mod bad_objects;
 mod bad_surroundings;
 mod changes;
+mod chat;
 mod command_line;
 mod crash;
 mod data_directory;

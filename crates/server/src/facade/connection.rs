@@ -1,5 +1,6 @@
 //! One open connection.
 
+use std::collections::HashSet;
 use std::pin::Pin;
 use std::sync::Arc;
 
@@ -7,7 +8,7 @@ use axum::body::Bytes;
 use axum::extract::ws::{Message, WebSocket};
 use futures::stream::SplitStream;
 use futures::{Stream, StreamExt};
-use mainstay_agent::event::{Caller, Event};
+use mainstay_agent::event::{Caller, Event, Payload};
 use mainstay_agent::{
     ClientAttachment, ClientReply, IncomingMessage, SendError, SessionError, SessionHandle,
     SubscriptionError, Ticket,
@@ -72,6 +73,9 @@ enum InFlight {
     Running {
         turn: String,
     },
+    /// Sent before, by this client or another connection of it, and not stored yet: its turn waits for another one. It is
+    /// tried again whenever a turn begins or ends.
+    Repeated(Box<IncomingMessage>),
 }
 
 /// Why a connection ends.
@@ -188,8 +192,40 @@ impl Connection<'_> {
         .await?;
         match complaint {
             Some(complaint) => self.send(&complaint).await,
-            None => Ok(()),
+            None => self.present_waiting_calls().await,
         }
+    }
+
+    /// Calls of client tools that still wait for an answer: the client that was asked is gone, and this one may be its
+    /// successor (OM-432). Their `tool_call` frames would otherwise never come again.
+    async fn present_waiting_calls(&mut self) -> Result<(), End> {
+        let Some(turn) = self.view.session.running_turn() else {
+            return Ok(());
+        };
+        let events = match self.view.session.events_of(&turn).await {
+            Ok(events) => events,
+            Err(error) => return self.complain(ErrorCode::InternalError, error.to_string()).await,
+        };
+        let finished: HashSet<String> = events
+            .iter()
+            .filter_map(|event| match event.payload() {
+                Some(Payload::ToolFinished(finished)) => Some(finished.call_id),
+                _ => None,
+            })
+            .collect();
+        for event in events {
+            // What is newer comes as it happens.
+            let old = event.seq <= Some(self.view.replayed);
+            match event.payload() {
+                Some(Payload::ClientToolRequested(asked)) if old && !finished.contains(&asked.call_id) => {
+                    for frame in Presenter::default().frames(&event) {
+                        self.send(&frame).await?;
+                    }
+                }
+                _ => {}
+            }
+        }
+        Ok(())
     }
 
     async fn run(&mut self, stream: &mut SplitStream<WebSocket>) -> End {
@@ -244,6 +280,7 @@ impl Connection<'_> {
         } else {
             Vec::new()
         };
+        let turns = event.ends_turn() || event.kind == "turn.started";
         if event.ends_turn()
             && matches!(&self.in_flight, InFlight::Running { turn } if Some(turn) == event.turn.as_ref())
         {
@@ -255,7 +292,13 @@ impl Connection<'_> {
         for frame in &frames {
             self.send(frame).await?;
         }
-        Ok(())
+        match std::mem::replace(&mut self.in_flight, InFlight::None) {
+            InFlight::Repeated(message) if turns => self.admit(*message, true).await,
+            other => {
+                self.in_flight = other;
+                Ok(())
+            }
+        }
     }
 
     /// The message in flight was stored, or not.
@@ -423,20 +466,36 @@ impl Connection<'_> {
                 Ok(session) => self.view = View::open(session, None),
                 Err(complaint) => return self.send(&complaint).await,
             }
+            self.present_waiting_calls().await?;
         }
-        let sent = self.view.session.send(IncomingMessage {
+        let message = IncomingMessage {
             content,
             client_key: message.client_key,
             metadata: message.metadata.unwrap_or_default(),
             caller: self.asked.caller.clone(),
             client_tools: true,
-        });
-        match sent {
-            Ok(ticket) => {
+        };
+        self.admit(message, false).await
+    }
+
+    /// Gives a message to the session; `again` for one that was found to be sent before.
+    async fn admit(&mut self, message: IncomingMessage, again: bool) -> Result<(), End> {
+        let repeated = message.client_key.is_some().then(|| message.clone());
+        match (self.view.session.send(message), repeated) {
+            (Ok(ticket), _) => {
                 self.in_flight = InFlight::Waiting(ticket);
                 Ok(())
             }
-            Err(SendError::Busy) => {
+            (Err(SendError::Duplicate { turn: None }), Some(message)) => {
+                self.in_flight = InFlight::Repeated(Box::new(message));
+                Ok(())
+            }
+            // The turn that just ended has not made its place free yet; the one that waits will tell when it begins.
+            (Err(SendError::Busy), Some(message)) if again => {
+                self.in_flight = InFlight::Repeated(Box::new(message));
+                Ok(())
+            }
+            (Err(SendError::Busy), _) => {
                 let frame = ServerFrame::Error {
                     error: ErrorBody {
                         code: ErrorCode::RateLimited,
@@ -446,7 +505,7 @@ impl Connection<'_> {
                 };
                 self.send(&frame).await
             }
-            Err(error) => self.refused(error).await,
+            (Err(error), _) => self.refused(error).await,
         }
     }
 }
@@ -455,7 +514,7 @@ impl Connection<'_> {
 async fn stored(in_flight: &mut InFlight) -> Result<(), SendError> {
     match in_flight {
         InFlight::Waiting(ticket) => ticket.started().await,
-        InFlight::None | InFlight::Running { .. } => std::future::pending().await,
+        InFlight::None | InFlight::Running { .. } | InFlight::Repeated(_) => std::future::pending().await,
     }
 }
 

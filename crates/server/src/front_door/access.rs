@@ -29,8 +29,8 @@ pub struct Access {
     /// of them it is reached. A name that was made to resolve to this machine is still a name, so this opens
     /// nothing to DNS rebinding.
     pub any_address: bool,
-    /// Further origins whose pages may come in, as a browser writes them: `https://host:port`
-    /// (`OMNIA_ALLOWED_ORIGINS`).
+    /// Further origins whose pages may come in, as a browser writes them: `https://host:port` (OM-505; `--allow-origin` and
+    /// `OMNIA_ALLOWED_ORIGINS` of the binary).
     pub allowed_origins: Vec<String>,
 }
 

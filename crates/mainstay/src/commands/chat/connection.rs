@@ -12,6 +12,7 @@ use tokio_tungstenite::{
     tungstenite::{self, Message, client::IntoClientRequest},
 };
 
+use super::client_tools::Answer;
 use crate::{endpoints::Endpoints, terminal::Failure};
 
 /// How long the server may take to greet.
@@ -22,6 +23,8 @@ const STARTS_WITHIN: Duration = Duration::from_secs(10);
 const LOOKS_EVERY: Duration = Duration::from_millis(100);
 /// How long nothing at all may arrive: the server pings every 30 seconds.
 const SILENT_AT_MOST: Duration = Duration::from_secs(90);
+/// How long a frame may take to be taken by the server.
+const SENT_WITHIN: Duration = Duration::from_secs(10);
 
 /// What arrives that matters here.
 #[derive(Debug)]
@@ -37,11 +40,24 @@ pub(super) enum Frame {
     },
 }
 
+/// Which agent.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Place<'a> {
+    /// The server.
+    pub(super) endpoints: &'a Endpoints,
+    /// The agent's namespace.
+    pub(super) namespace: &'a str,
+    /// The agent.
+    pub(super) name: &'a str,
+}
+
 /// Why no conversation was opened.
 #[derive(Debug)]
 pub(super) enum NotOpened {
     /// Nothing runs under the agent's name.
     Absent(Failure),
+    /// The session that was to be continued is not there any more.
+    Expired(Failure),
     /// Any other reason.
     Failed(Failure),
 }
@@ -61,13 +77,17 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    /// Connects to the agent `namespace/name`, in `session` where one is given.
+    /// Connects to the agent of `place`, in `session` where one is given, with its events behind `after`.
     pub(super) async fn open(
-        endpoints: &Endpoints,
-        namespace: &str,
-        name: &str,
+        place: &Place<'_>,
         session: Option<&str>,
+        after: Option<u64>,
     ) -> Result<Self, NotOpened> {
+        let Place {
+            endpoints,
+            namespace,
+            name,
+        } = *place;
         let base = endpoints.http.replacen("http", "ws", 1);
         let mut url = url::Url::parse(&format!("{base}/agents/"))
             .map_err(|error| Failure::new(format!("the front door's address {base}: {error}")))?;
@@ -77,6 +97,9 @@ impl Connection {
         url.query_pairs_mut().append_pair("events", "1");
         if let Some(session) = session {
             url.query_pairs_mut().append_pair("resume", session);
+        }
+        if let Some(after) = after {
+            url.query_pairs_mut().append_pair("after", &after.to_string());
         }
         let mut request = url
             .as_str()
@@ -105,12 +128,12 @@ impl Connection {
     }
 
     /// Reads up to the greeting, which names the session.
-    async fn greet(&mut self, asked: Option<&str>) -> Result<(), Failure> {
+    async fn greet(&mut self, asked: Option<&str>) -> Result<(), NotOpened> {
         let greeting = tokio::time::timeout(GREETS_WITHIN, async {
             loop {
                 let (frame, _) = self.frame().await?;
                 match frame.get("type").and_then(Value::as_str) {
-                    Some("connected") => return Ok(frame),
+                    Some("connected") => return Ok::<_, Failure>(frame),
                     Some("error") => return Err(error_of(&frame)),
                     _ => {}
                 }
@@ -125,10 +148,10 @@ impl Connection {
             .unwrap_or_default()
             .to_owned();
         match asked {
-            Some(asked) if asked != self.session => {
-                Err(Failure::new(format!("session {asked} cannot be continued"))
-                    .with_hint("it may have expired, or belong to another agent"))
-            }
+            Some(asked) if asked != self.session => Err(NotOpened::Expired(
+                Failure::new(format!("session {asked} cannot be continued"))
+                    .with_hint("it may have expired, or belong to another agent"),
+            )),
             _ => Ok(()),
         }
     }
@@ -143,25 +166,56 @@ impl Connection {
         self.open
     }
 
-    /// Sends a message and gives the key that its turn will carry.
+    /// Sends a message whose turn will carry `key`. One that was accepted before begins no second turn.
     pub(super) async fn send(
         &mut self,
         content: &str,
+        key: &str,
         variables: &Map<String, Value>,
-    ) -> Result<String, Failure> {
-        let key = uuid::Uuid::new_v4().to_string();
+    ) -> Result<(), Failure> {
         let mut message = json!({ "type": "message", "content": content, "client_key": key });
         if let (false, Some(object)) = (variables.is_empty(), message.as_object_mut()) {
             object.insert("metadata".to_owned(), Value::Object(variables.clone()));
         }
-        self.socket
-            .send(Message::text(message.to_string()))
+        self.write(&message).await
+    }
+
+    /// Ends the turn that runs.
+    pub(super) async fn cancel(&mut self) -> Result<(), Failure> {
+        self.write(&json!({ "type": "cancel" })).await
+    }
+
+    /// Says that a call of a client tool has arrived (OM-510).
+    pub(super) async fn acknowledge(&mut self, call_id: &str) -> Result<(), Failure> {
+        self.write(&json!({ "type": "tool_call_ack", "tool_call_ack": { "call_id": call_id } }))
             .await
-            .map_err(|error| {
-                self.open = false;
-                Failure::new(format!("the message could not be sent: {error}"))
-            })?;
-        Ok(key)
+    }
+
+    /// Says what came of a call of a client tool (OM-509, OM-511).
+    pub(super) async fn answer(&mut self, call_id: &str, answer: Answer) -> Result<(), Failure> {
+        let frame = match answer {
+            Answer::Result(result) => {
+                json!({ "type": "tool_result", "tool_result": { "call_id": call_id, "result": result } })
+            }
+            Answer::Failed(error) => {
+                json!({ "type": "tool_result", "tool_result": { "call_id": call_id, "error": error } })
+            }
+            Answer::Rejected(reason) => {
+                json!({ "type": "tool_call_nack", "tool_call_nack": { "call_id": call_id, "reason": reason } })
+            }
+        };
+        self.write(&frame).await
+    }
+
+    async fn write(&mut self, frame: &Value) -> Result<(), Failure> {
+        let sent = tokio::time::timeout(SENT_WITHIN, self.socket.send(Message::text(frame.to_string())));
+        let why = match sent.await {
+            Ok(Ok(())) => return Ok(()),
+            Ok(Err(error)) => error.to_string(),
+            Err(_) => format!("not within {} s", SENT_WITHIN.as_secs()),
+        };
+        self.open = false;
+        Err(Failure::new(format!("the message could not be sent: {why}")))
     }
 
     /// The next event or error.

@@ -93,13 +93,6 @@ impl View {
                     CallOutcome::Unknown => format!("? {tool} {content}"),
                 });
             }
-            Some(Payload::ClientToolRequested(requested)) => {
-                self.break_line();
-                terminal::message(format!(
-                    "? {} is to run in a client; this one runs no tools",
-                    escape(&requested.tool, SHOWN)
-                ));
-            }
             _ => {}
         }
     }

@@ -2,7 +2,7 @@
 
 use std::{
     io::{BufRead, BufReader, Read},
-    process::{Child, Command, ExitStatus, Stdio},
+    process::{Child, ChildStdin, Command, ExitStatus, Stdio},
     sync::{
         Mutex,
         mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel},
@@ -22,8 +22,20 @@ pub(crate) struct Program {
 impl Program {
     /// Starts `command`.
     pub(crate) fn start(mut command: Command) -> Self {
+        command.stdin(Stdio::null());
+        Self::spawned(command)
+    }
+
+    /// Starts `command`, which is then talked to.
+    pub(crate) fn talking(mut command: Command) -> (Self, ChildStdin) {
+        command.stdin(Stdio::piped());
+        let mut program = Self::spawned(command);
+        let input = program.child.stdin.take().unwrap();
+        (program, input)
+    }
+
+    fn spawned(mut command: Command) -> Self {
         let mut child = command
-            .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()

@@ -65,13 +65,32 @@ impl World {
 
     /// Runs `command` to its end.
     pub(crate) async fn finish(&self, command: Command) -> Ran {
+        self.finish_with(command, "").await
+    }
+
+    /// Runs `command` to its end with `input` on its standard input.
+    pub(crate) async fn finish_with(&self, command: Command, input: &str) -> Ran {
+        use tokio::io::AsyncWriteExt;
         let shown = format!("{:?}", command.get_args().collect::<Vec<_>>());
         let mut command = tokio::process::Command::from(command);
-        command.stdin(Stdio::null()).kill_on_drop(true);
-        let output = tokio::time::timeout(DEADLINE, command.output())
+        let mut child = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
+            .expect("the program starts");
+        let mut standard_input = child.stdin.take().unwrap();
+        let running = async {
+            // A program that ends early reads nothing, which is no failure of the test.
+            let _ = standard_input.write_all(input.as_bytes()).await;
+            drop(standard_input);
+            child.wait_with_output().await
+        };
+        let output = tokio::time::timeout(DEADLINE, running)
             .await
             .unwrap_or_else(|_| panic!("mainstay {shown} does not end"))
-            .expect("the program starts");
+            .expect("the program can be waited for");
         Ran {
             code: output.status.code(),
             stdout: String::from_utf8(output.stdout).unwrap(),

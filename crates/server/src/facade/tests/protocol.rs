@@ -278,3 +278,55 @@ async fn contract_9_a_repeated_client_key_gets_the_first_answer_and_asks_no_mode
     assert_eq!(other.until("done").await.last().unwrap()["content"], "paid");
     assert_eq!(served.model.requests.lock().unwrap().len(), 1);
 }
+
+#[tokio::test]
+async fn contract_9_a_message_that_is_sent_again_while_the_first_waits_gets_its_answer() {
+    let gate = Arc::new(Notify::new());
+    let served = Served::new(vec![
+        vec![Say::Wait(gate.clone()), text("one")],
+        vec![text("two")],
+    ])
+    .await;
+    let (mut first, connected) = served.connect("").await;
+    first.say("one").await;
+    let asked = async {
+        while served.model.requests.lock().unwrap().is_empty() {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, asked).await.unwrap();
+    let resume = format!("?resume={}", connected["session_id"].as_str().unwrap());
+    let again = json!({"type": "message", "content": "two", "client_key": "k2"});
+    let (mut second, _) = served.connect(&resume).await;
+    second.send(again.clone()).await;
+    // It waits: a frame behind it is answered.
+    second.send(json!({"type": "dance"})).await;
+    second.until("error").await;
+    drop(second);
+    // The client lost its connection and sends again. Until the first turn ends nothing can be said.
+    let (mut third, _) = served.connect(&resume).await;
+    third.send(again).await;
+    third.send(json!({"type": "dance"})).await;
+    let error = third.until("error").await.pop().unwrap();
+    assert!(
+        error["error"]["message"]
+            .as_str()
+            .unwrap()
+            .contains("cannot be read"),
+        "the repeated message is no error: {error}"
+    );
+    gate.notify_one();
+    let mut answers = third.until("done").await;
+    answers.extend(third.until("done").await);
+    let answers: Vec<&Value> = answers
+        .iter()
+        .filter(|frame| frame["type"] == "done")
+        .map(|frame| &frame["content"])
+        .collect();
+    assert_eq!(answers, [&json!("one"), &json!("two")]);
+    assert_eq!(
+        served.model.requests.lock().unwrap().len(),
+        2,
+        "the model was asked once for each"
+    );
+}

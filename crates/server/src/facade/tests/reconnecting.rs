@@ -201,3 +201,34 @@ async fn contract_9_two_connections_of_a_session_share_one_running_and_one_waiti
     };
     assert_eq!(answers, [json!("one"), json!("two")]);
 }
+
+#[tokio::test]
+async fn om_432_a_call_that_waits_for_its_client_is_shown_to_the_one_that_comes_back() {
+    let served = Served::new(vec![
+        vec![Say::Call("c1", "locate", json!({"precision": 1}))],
+        vec![text("In Ulm.")],
+    ])
+    .await;
+    let (mut first, connected) = served.connect("").await;
+    first.say("where am I?").await;
+    let asked = first.until("tool_call").await.pop().unwrap();
+    first
+        .send(json!({"type": "tool_call_ack", "tool_call_ack": {"call_id": "c1"}}))
+        .await;
+    // What follows the acknowledgement is answered behind it.
+    first.send(json!({"type": "dance"})).await;
+    first.until("error").await;
+    drop(first);
+    let resume = format!("?resume={}", id(&connected));
+    let (mut second, _) = served.connect(&resume).await;
+    let again = second.next().await;
+    assert_eq!(again["tool_call"], asked["tool_call"]);
+    second
+        .send(json!({"type": "tool_result", "tool_result": {"call_id": "c1", "result": "Ulm"}}))
+        .await;
+    assert_eq!(second.until("done").await.pop().unwrap()["content"], "In Ulm.");
+    // An answered call is not shown again.
+    let (mut third, _) = served.connect(&resume).await;
+    third.send(json!({"type": "dance"})).await;
+    assert_eq!(third.next().await["type"], "error");
+}
