@@ -511,6 +511,7 @@ async fn a_preview_is_the_request_of_the_call_and_nothing_is_sent() {
         handler.auth = Some(AuthConfig {
             kind: AuthType::Bearer,
             credential_file: Some("/token".to_owned()),
+            ..AuthConfig::default()
         });
     });
     let mut tagged = policy(&[], None);
