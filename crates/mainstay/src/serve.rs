@@ -20,6 +20,7 @@ use std::{
     sync::Arc,
 };
 
+use axum::serve::ListenerExt;
 use mainstay_agent::{Budgets, EngineMetrics, Hubs, StoredBudgets, StoredCooldowns, budget::BudgetMetrics};
 use mainstay_controllers::{Controllers, ControllersOptions};
 use mainstay_kubeapi::{Identity, SecretSeal, ServeOptions};
@@ -45,7 +46,10 @@ use mainstay_telemetry::{
 };
 use mainstay_workload::{Connector, ConnectorOptions, Roles, ServiceResolver};
 use secrecy::SecretString;
-use tokio::{net::TcpListener, task::JoinHandle};
+use tokio::{
+    net::{TcpListener, TcpStream},
+    task::JoinHandle,
+};
 use tokio_util::sync::CancellationToken;
 
 use self::{api_threads::ApiThreads, delegation::Delegation, directory::Agents, log_source::Logs};
@@ -391,6 +395,14 @@ fn controllers(
     ))
 }
 
+/// Small pieces of a stream are sent when they are written: held back until the one before is acknowledged, each would be
+/// up to 40 ms late.
+pub(crate) fn send_at_once(stream: &mut TcpStream) {
+    if let Err(error) = stream.set_nodelay(true) {
+        tracing::debug!(%error, "a connection sends its small pieces late");
+    }
+}
+
 fn front_door(
     listener: TcpListener,
     router: axum::Router,
@@ -398,7 +410,7 @@ fn front_door(
 ) -> JoinHandle<()> {
     task::spawn("front door", async move {
         let service = router.into_make_service_with_connect_info::<SocketAddr>();
-        let served = axum::serve(listener, service)
+        let served = axum::serve(listener.tap_io(send_at_once), service)
             .with_graceful_shutdown(cancellation.cancelled_owned())
             .await;
         if let Err(error) = served {

@@ -1,5 +1,6 @@
 //! `mainstay mock-model`
 
+use axum::serve::ListenerExt;
 use mainstay_llm::mock;
 use mainstay_telemetry::clock;
 use tokio::net::TcpListener;
@@ -30,10 +31,13 @@ pub(crate) async fn run(arguments: &MockModelArguments) -> Result<(), Failure> {
         .local_addr()
         .map_err(|error| Failure::new(format!("the address cannot be read: {error}")))?;
     terminal::message(format!("model at http://{address}/v1; Ctrl-C ends it"));
-    axum::serve(listener, mock::router(model, clock::system()))
-        .with_graceful_shutdown(async {
-            serve::stop_signal().await;
-        })
-        .await
-        .map_err(|error| Failure::new(format!("the mock model ended: {error}")))
+    axum::serve(
+        listener.tap_io(serve::send_at_once),
+        mock::router(model, clock::system()),
+    )
+    .with_graceful_shutdown(async {
+        serve::stop_signal().await;
+    })
+    .await
+    .map_err(|error| Failure::new(format!("the mock model ended: {error}")))
 }

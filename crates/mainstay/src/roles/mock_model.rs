@@ -3,9 +3,12 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use axum::serve::ListenerExt;
 use mainstay_llm::mock::{self, MockModel, Scenario};
 use mainstay_telemetry::clock::SharedClock;
 use mainstay_workload::{Role, RoleError, WorkloadContext};
+
+use crate::serve::send_at_once;
 
 /// Serves the scenario of the mounted file that `--scenario` names, on the container port `http`.
 pub(crate) struct MockModelRole {
@@ -47,9 +50,12 @@ impl Role for MockModelRole {
         context.log.line("the mock model is ready");
         context.readiness.ready();
         let cancelled = context.cancellation.clone();
-        axum::serve(listener, mock::router(model, Arc::clone(&self.clock)))
-            .with_graceful_shutdown(async move { cancelled.cancelled().await })
-            .await
-            .map_err(|error| RoleError::new(format!("the mock model ended: {error}")))
+        axum::serve(
+            listener.tap_io(send_at_once),
+            mock::router(model, Arc::clone(&self.clock)),
+        )
+        .with_graceful_shutdown(async move { cancelled.cancelled().await })
+        .await
+        .map_err(|error| RoleError::new(format!("the mock model ended: {error}")))
     }
 }

@@ -27,6 +27,7 @@ use axum::{
     http::StatusCode,
     response::{IntoResponse, Response},
     routing::get,
+    serve::ListenerExt,
 };
 use mainstay_workload::{RoleError, WorkloadContext};
 use serde::{Deserialize, Serialize};
@@ -231,10 +232,13 @@ pub(super) async fn serve(context: &WorkloadContext) -> Result<(), RoleError> {
     context.log.line("the order service is ready");
     context.readiness.ready();
     let cancelled = context.cancellation.clone();
-    axum::serve(listener, router(&context.cancellation))
-        .with_graceful_shutdown(async move { cancelled.cancelled().await })
-        .await
-        .map_err(|error| RoleError::new(format!("the order service ended: {error}")))
+    axum::serve(
+        listener.tap_io(crate::serve::send_at_once),
+        router(&context.cancellation),
+    )
+    .with_graceful_shutdown(async move { cancelled.cancelled().await })
+    .await
+    .map_err(|error| RoleError::new(format!("the order service ended: {error}")))
 }
 
 #[cfg(test)]
