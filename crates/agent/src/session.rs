@@ -169,9 +169,6 @@ impl SessionHandle {
                 limit: limits.client_key_bytes,
             });
         }
-        let permit = Arc::clone(&self.hub.admission)
-            .try_acquire_owned()
-            .map_err(|_| SendError::Busy)?;
         let reservation = match &message.client_key {
             Some(key) => Some(
                 self.hub
@@ -180,6 +177,10 @@ impl SessionHandle {
             ),
             None => None,
         };
+        // Behind the key: a message that is sent again while its first waits is not one too many.
+        let permit = Arc::clone(&self.hub.admission)
+            .try_acquire_owned()
+            .map_err(|_| SendError::Busy)?;
         let turn = self.shared.options.random.uuid().to_string();
         let queued = self.hub.turn.try_lock().is_err();
         let (sender, started) = oneshot::channel();

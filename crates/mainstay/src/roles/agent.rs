@@ -39,7 +39,7 @@ use self::configuration::{Configuration, HandlerMode};
 pub(crate) const FACADE_PORT: &str = "facade";
 /// How long an agent waits at its start for backends that describe their tools themselves. Those that are later are asked
 /// again in the background.
-const DISCOVERED_WITHIN: Duration = Duration::from_secs(3);
+const DISCOVERED_WITHIN: Duration = Duration::from_secs(5);
 /// How long a role may take to end when nothing says otherwise.
 const DRAIN: Duration = Duration::from_secs(30);
 
