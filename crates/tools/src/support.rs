@@ -23,7 +23,12 @@ pub fn mapping_fault(expression: &str) -> Option<String> {
 }
 
 /// Types whose calls can carry a delegation token.
-const SIGNED: [HandlerType; 3] = [HandlerType::Http, HandlerType::Grpc, HandlerType::Openapi];
+const SIGNED: [HandlerType; 4] = [
+    HandlerType::Http,
+    HandlerType::Grpc,
+    HandlerType::Openapi,
+    HandlerType::Mcp,
+];
 
 /// Whether this version serves `handler`.
 ///
@@ -98,6 +103,7 @@ mod tests {
             (HandlerType::Http, true),
             (HandlerType::Grpc, true),
             (HandlerType::Openapi, true),
+            (HandlerType::Mcp, true),
             (HandlerType::Client, false),
         ] {
             let mut delegating = handler(kind);

@@ -10,6 +10,7 @@ use std::{
     time::Duration,
 };
 
+use http::HeaderValue;
 use secrecy::SecretString;
 use tokio::sync::Notify;
 
@@ -24,6 +25,8 @@ pub(super) struct CallState {
     pub(super) propagated: BTreeMap<String, String>,
     /// Headers that policies add.
     pub(super) injected: BTreeMap<String, String>,
+    /// The signed statement of who is behind the call, as a header and as the text that must not come back (OM-410).
+    pub(super) delegation: Option<(HeaderValue, SecretString)>,
     // Over all attempts of the call.
     sent: Arc<AtomicU32>,
     // 0: no status arrived.
@@ -56,6 +59,7 @@ impl CallState {
             deadline,
             propagated: BTreeMap::new(),
             injected: BTreeMap::new(),
+            delegation: None,
             sent: Arc::default(),
             status: AtomicU16::new(0),
             noted: Mutex::default(),

@@ -101,14 +101,16 @@ impl Server {
                 secrets.extend(header.hidden);
                 (header.name, header.value)
             });
+        // On calls only: what the session itself asks for is asked on nobody's behalf (OM-410).
+        let delegation = call.and_then(|call| call.delegation.as_ref());
+        secrets.extend(delegation.map(|(_, token)| token.clone()));
         let headers = headers::assemble(headers::Sources {
             content_type: None,
             fixed: None,
             secret,
             credential,
             propagated: call.map(|call| &call.propagated),
-            // Not offered with delegation: a session serves the conversations of many users.
-            delegation: None,
+            delegation: delegation.map(|(value, _)| value.clone()),
             injected: call.map(|call| &call.injected),
             from_arguments: &[],
         })

@@ -22,6 +22,7 @@ use tower::ServiceExt;
 use crate::{
     AgentIdentity, ToolInvocation, ToolOutcome, Toolset, ToolsetOptions,
     config::{HandlerConfig, HandlerType, McpConfig, McpTransport, ToolsConfig},
+    delegation::DelegationSigner,
     policy::{Decision, Identity, PolicyEngine},
     transport::{Exchange, Opened, Transport},
 };
@@ -104,6 +105,15 @@ fn handler(transport: McpTransport, change: impl FnOnce(&mut HandlerConfig)) -> 
 }
 
 fn load(handler: HandlerConfig, files: FileRoot, way: &Routed) -> Toolset {
+    load_signed(handler, files, way, None)
+}
+
+fn load_signed(
+    handler: HandlerConfig,
+    files: FileRoot,
+    way: &Routed,
+    signer: Option<Arc<dyn DelegationSigner>>,
+) -> Toolset {
     let config = ToolsConfig {
         registry: "helpdesk".to_owned(),
         namespace: "default".to_owned(),
@@ -113,7 +123,7 @@ fn load(handler: HandlerConfig, files: FileRoot, way: &Routed) -> Toolset {
         connector: Connector::direct().unwrap(),
         files,
         environment: std::collections::BTreeMap::new(),
-        delegation: None,
+        delegation: signer,
         clock: clock::system(),
         random: SeededRandom::new(1),
         policy: PolicyEngine::disabled(),

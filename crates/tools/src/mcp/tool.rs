@@ -103,7 +103,17 @@ impl McpTool {
             return Err((None, McpFailure::lasting(FailureReason::ToolNotOffered, message)));
         }
         let left = ends.saturating_duration_since(Instant::now());
-        let state = Arc::new(CallState::of(context, &record.sent, left));
+        let mut state = CallState::of(context, &record.sent, left);
+        if self.connection.server().handler.delegation {
+            match context.delegation.header().await {
+                Ok(signed) => state.delegation = Some(signed),
+                Err(error) => {
+                    let reason = FailureReason::CredentialUnavailable;
+                    return Err((None, McpFailure::lasting(reason, error.to_string())));
+                }
+            }
+        }
+        let state = Arc::new(state);
         let answer = session.call(&self.name, arguments, &state).await;
         record.status = state.status();
         answer

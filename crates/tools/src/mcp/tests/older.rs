@@ -2,6 +2,7 @@
 
 use axum::http::StatusCode;
 use futures::future::join_all;
+use secrecy::SecretString;
 use tokio::time::Instant;
 
 use super::{
@@ -11,6 +12,7 @@ use super::{
 use crate::{
     FailureReason,
     config::{AuthConfig, AuthType, RetryPolicy},
+    delegation::{DelegationError, DelegationRequest, DelegationSigner},
 };
 
 fn fake(config: Config) -> (Fake, Routed) {
@@ -472,6 +474,46 @@ async fn the_credential_is_on_every_request_and_in_no_answer_om_400_om_404_om_42
     assert_eq!((refused.attempts, fake.count("tools/call")), (0, 3));
     let shown = format!("{set:?}");
     assert!(!shown.contains("token-one") && !shown.contains("by a policy"));
+}
+
+#[derive(Debug)]
+struct Signer;
+
+#[async_trait]
+impl DelegationSigner for Signer {
+    async fn sign(&self, request: &DelegationRequest) -> Result<SecretString, DelegationError> {
+        Ok(SecretString::from(format!("signed-for-{}", request.handler)))
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_call_carries_the_statement_of_who_is_behind_it_and_nothing_else_does_om_410_om_414() {
+    let (fake, way) = fake(Config::default());
+    let delegating = || handler(McpTransport::StreamableHttp, |handler| handler.delegation = true);
+    let set = load_signed(
+        delegating(),
+        FileRoot::at("/nowhere"),
+        &way,
+        Some(Arc::new(Signer)),
+    );
+    set.settled(Duration::from_secs(60)).await;
+    fake.script([Does::Answers(text("you sent signed-for-code"))]);
+    assert_eq!(call(&set, "echo", json!({})).await.text(), "you sent [REDACTED]");
+    assert_eq!(
+        fake.requests("tools/call")[0].0["x-omnia-delegation"],
+        "signed-for-code"
+    );
+    assert!(
+        !fake.requests("tools/list")[0]
+            .0
+            .contains_key("x-omnia-delegation")
+    );
+
+    let unsigned = load(delegating(), FileRoot::at("/nowhere"), &way);
+    unsigned.settled(Duration::from_secs(60)).await;
+    let refused = call(&unsigned, "echo", json!({})).await;
+    assert_eq!(refused.reason, Some(FailureReason::CredentialUnavailable));
+    assert_eq!(fake.count("tools/call"), 1);
 }
 
 #[tokio::test(start_paused = true)]
