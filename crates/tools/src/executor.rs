@@ -24,8 +24,7 @@ pub(crate) trait Executor: std::fmt::Debug + Send + Sync {
         Ok(())
     }
 
-    /// The request that [`Executor::call`] would send first, with secrets masked. Nothing is sent. `None` for a kind of
-    /// backend whose requests cannot be shown.
+    /// The request that [`Executor::call`] would send first, with secrets masked. Nothing is sent.
     ///
     /// # Errors
     /// Why there would be no request.
@@ -33,10 +32,7 @@ pub(crate) trait Executor: std::fmt::Debug + Send + Sync {
         &self,
         context: &CallContext<'_>,
         arguments: &Map<String, Value>,
-    ) -> Result<Option<Preview>, Failure> {
-        let _ = (context, arguments);
-        Ok(None)
-    }
+    ) -> Result<Preview, Failure>;
 
     /// Makes the call with all its attempts.
     async fn call(&self, context: &CallContext<'_>, arguments: &Map<String, Value>) -> Called;

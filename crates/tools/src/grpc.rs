@@ -34,11 +34,15 @@ use self::{
 use crate::{
     breaker::Verdict,
     config::{AuthConfig, GrpcConfig, GrpcRetryPolicy, HandlerConfig},
-    executor::{CallContext, Called, Executor},
+    executor::{CallContext, Called, Executor, Failure},
     http::{conceal, credentials, headers, quoted},
     invocation::FailureReason,
+    preview::Preview,
     retry::{Again, Attempts, Failed, cancelled},
 };
+
+/// The procedure that every call is.
+const PROCEDURE: &str = "/omnia.tools.v1.ToolService/Execute";
 
 /// Most bytes of one message, in either direction.
 const MESSAGE_LIMIT: usize = 10 * 1024 * 1024;
@@ -82,13 +86,30 @@ impl GrpcTool {
 
 #[async_trait]
 impl Executor for GrpcTool {
+    async fn preview(
+        &self,
+        context: &CallContext<'_>,
+        arguments: &Map<String, Value>,
+    ) -> Result<Preview, Failure> {
+        let (metadata, secrets) = self.metadata(context).await.map_err(|failed| failed.failure)?;
+        let ToolRequest {
+            tool_name,
+            arguments_json,
+            metadata: _,
+        } = self.request(arguments);
+        let message = json!({"tool_name": tool_name, "arguments_json": arguments_json});
+        Ok(Preview::of_procedure(
+            PROCEDURE,
+            self.channel.url(),
+            &metadata.into_headers(),
+            &message,
+            &secrets,
+        ))
+    }
+
     async fn call(&self, context: &CallContext<'_>, arguments: &Map<String, Value>) -> Called {
         // Built once; every attempt sends the same message (OM-399).
-        let request = ToolRequest {
-            tool_name: self.tool.clone(),
-            arguments_json: Value::Object(arguments.clone()).to_string(),
-            metadata: HashMap::new(),
-        };
+        let request = self.request(arguments);
         // Written by the attempt that is under way, read after it ended or was cancelled.
         let sent = AtomicU32::new(0);
         let mut verdict = Verdict::Unknown;
@@ -118,6 +139,14 @@ impl Executor for GrpcTool {
 }
 
 impl GrpcTool {
+    fn request(&self, arguments: &Map<String, Value>) -> ToolRequest {
+        ToolRequest {
+            tool_name: self.tool.clone(),
+            arguments_json: Value::Object(arguments.clone()).to_string(),
+            metadata: HashMap::new(),
+        }
+    }
+
     async fn attempt(
         &self,
         context: &CallContext<'_>,

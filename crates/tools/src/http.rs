@@ -99,7 +99,7 @@ impl Executor for HttpTool {
         &self,
         context: &CallContext<'_>,
         arguments: &Map<String, Value>,
-    ) -> Result<Option<Preview>, Failure> {
+    ) -> Result<Preview, Failure> {
         let shaped = self.shape(arguments).map_err(|error| Failure {
             reason: FailureReason::RequestInvalid,
             message: error.to_string(),
@@ -111,13 +111,13 @@ impl Executor for HttpTool {
         let Shaped {
             method, url, body, ..
         } = shaped;
-        Ok(Some(Preview::of_http(
+        Ok(Preview::of_http(
             &method,
             &url,
             &headers,
             body.as_deref(),
             &secrets,
-        )))
+        ))
     }
 
     async fn call(&self, context: &CallContext<'_>, arguments: &Map<String, Value>) -> Called {

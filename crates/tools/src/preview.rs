@@ -44,6 +44,21 @@ pub struct Preview {
 }
 
 impl Preview {
+    /// A call of the procedure `procedure` of another protocol, with `message` as it is sent.
+    pub(crate) fn of_procedure(
+        procedure: &str,
+        url: &Url,
+        headers: &HeaderMap,
+        message: &Value,
+        secrets: &[SecretString],
+    ) -> Self {
+        let body = message.to_string();
+        Self {
+            method: procedure.to_owned(),
+            ..Self::of_http(&Method::POST, url, headers, Some(body.as_bytes()), secrets)
+        }
+    }
+
     /// An HTTP request. `secrets` are masked wherever they stand, other credentials by the names of what holds them.
     pub(crate) fn of_http(
         method: &Method,

@@ -144,7 +144,7 @@ fn print_dry_run(result: &HandResult) {
     match &result.request {
         Some(request) => print_request(request),
         None if result.is_error => terminal::data("nothing would be sent"),
-        None => terminal::data("the request of this kind of tool cannot be shown before it is sent"),
+        None => terminal::data("the tool runs in the client: no request is sent"),
     }
     terminal::data("");
     decision::print(&result.explanation);

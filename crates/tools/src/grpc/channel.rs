@@ -11,6 +11,7 @@ use http::Uri;
 use hyper_util::rt::TokioIo;
 use mainstay_workload::{ConnectError, Connector, Dialled, FileRoot, TlsClient, TlsError, TlsOptions};
 use tonic::transport::{Channel, Endpoint};
+use url::Url;
 
 use crate::config::GrpcConfig;
 
@@ -101,6 +102,7 @@ impl Dialler {
 pub(super) struct ToolChannel {
     dialler: Arc<Dialler>,
     endpoint: Endpoint,
+    url: Url,
     // A std mutex: held to look and to change, never across an await. `None` before the first call.
     open: Mutex<Option<Channel>>,
 }
@@ -131,6 +133,7 @@ impl ToolChannel {
         if !is_whole || origin.port_u16().is_none() {
             return Err(invalid(&"it has no port, or more than a host and a port"));
         }
+        let url = Url::parse(&origin.to_string()).map_err(|error| invalid(&error))?;
         // The dialler adds TLS, so the transport is to see a plain address; the requests name the real scheme.
         let endpoint = Endpoint::from_shared(format!("http://{authority}"))
             .and_then(|endpoint| endpoint.user_agent("mainstay"))
@@ -150,8 +153,14 @@ impl ToolChannel {
                 files,
             }),
             endpoint,
+            url,
             open: Mutex::new(None),
         })
+    }
+
+    /// Where the backend is.
+    pub(super) fn url(&self) -> &Url {
+        &self.url
     }
 
     /// The connection, which is made when the first request needs it.

@@ -167,6 +167,14 @@ struct Surroundings {
 
 impl Surroundings {
     async fn call(&self, tool: &GrpcTool) -> Called {
+        let arguments = json!({"user_id": "7"});
+        self.within(async |context: CallContext<'_>| {
+            tool.call(&context, arguments.as_object().unwrap()).await
+        })
+        .await
+    }
+
+    async fn within<T>(&self, asks: impl AsyncFnOnce(CallContext<'_>) -> T) -> T {
         let clock: SharedClock = ManualClock::at(Timestamp::UNIX_EPOCH);
         let random: SharedRandom = SeededRandom::new(7);
         let files = self.files.clone().unwrap_or_else(|| FileRoot::at("/nowhere"));
@@ -180,8 +188,7 @@ impl Surroundings {
             delegation: &undelegated(),
             cancel: &self.cancel,
         };
-        tool.call(&context, json!({"user_id": "7"}).as_object().unwrap())
-            .await
+        asks(context).await
     }
 }
 
@@ -217,6 +224,45 @@ async fn a_call_is_one_execute_with_arguments_as_json_om_415_om_416() {
     assert_eq!(request.arguments_json, r#"{"user_id":"7"}"#);
     assert!(request.metadata.is_empty());
     assert_eq!(metadata.get("grpc-timeout").unwrap(), "20000000u");
+}
+
+#[tokio::test]
+async fn a_preview_shows_the_message_with_secrets_masked_and_dials_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::write(directory.path().join("token"), "sesame-sesame").unwrap();
+    let mut handler = handler("backend.default:9000");
+    handler.auth = Some(AuthConfig {
+        kind: AuthType::Bearer,
+        credential_file: Some("/token".to_owned()),
+        ..AuthConfig::default()
+    });
+    let files = FileRoot::at(directory.path());
+    let tool = tool_at(&handler, Connector::direct().unwrap(), &files);
+    let surroundings = Surroundings {
+        files: Some(files),
+        ..Surroundings::default()
+    };
+    let arguments = json!({"user_id": "7"});
+    let preview = surroundings
+        .within(async |context: CallContext<'_>| {
+            tool.preview(&context, arguments.as_object().unwrap())
+                .await
+                .unwrap()
+        })
+        .await;
+    assert_eq!(
+        (preview.method.as_str(), preview.url.as_str()),
+        (
+            "/omnia.tools.v1.ToolService/Execute",
+            "http://backend.default:9000/"
+        )
+    );
+    assert_eq!(preview.headers["authorization"], "Bearer [redacted]");
+    let body = preview.body.unwrap();
+    assert_eq!(
+        body,
+        json!({"tool_name": "get_user", "arguments_json": r#"{"user_id":"7"}"#})
+    );
 }
 
 #[tokio::test]

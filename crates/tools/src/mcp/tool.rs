@@ -9,17 +9,21 @@ use std::{
 };
 
 use async_trait::async_trait;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 
-use super::{CallState, Connection, McpFailure, Session, result};
+use super::{CallState, Connection, McpFailure, Session, result, server::Carried};
 use crate::{
     breaker::Verdict,
     config::RetryPolicy,
     executor::{CallContext, Called, Executor, Failure},
     invocation::FailureReason,
+    preview::Preview,
     retry::{Again, Attempts, Failed, cancelled},
 };
+
+/// The procedure of the protocol that calls a tool.
+const PROCEDURE: &str = "tools/call";
 
 /// One of a server's tools.
 #[derive(Debug)]
@@ -77,6 +81,23 @@ impl McpTool {
         })
     }
 
+    /// What one request carries beside its arguments.
+    async fn state(
+        &self,
+        context: &CallContext<'_>,
+        sent: &Arc<AtomicU32>,
+        deadline: Duration,
+    ) -> Result<CallState, McpFailure> {
+        let mut state = CallState::of(context, sent, deadline);
+        if self.connection.server().handler.delegation {
+            let signed = context.delegation.header().await.map_err(|error| {
+                McpFailure::lasting(FailureReason::CredentialUnavailable, error.to_string())
+            })?;
+            state.delegation = Some(signed);
+        }
+        Ok(state)
+    }
+
     /// One request, within the handler's `timeout`. An error comes with the session it was made in.
     /// `lost` is the session that the first request of the same attempt was lost with.
     async fn once(
@@ -103,16 +124,10 @@ impl McpTool {
             return Err((None, McpFailure::lasting(FailureReason::ToolNotOffered, message)));
         }
         let left = ends.saturating_duration_since(Instant::now());
-        let mut state = CallState::of(context, &record.sent, left);
-        if self.connection.server().handler.delegation {
-            match context.delegation.header().await {
-                Ok(signed) => state.delegation = Some(signed),
-                Err(error) => {
-                    let reason = FailureReason::CredentialUnavailable;
-                    return Err((None, McpFailure::lasting(reason, error.to_string())));
-                }
-            }
-        }
+        let state = self
+            .state(context, &record.sent, left)
+            .await
+            .map_err(|failure| (None, failure))?;
         let state = Arc::new(state);
         let answer = session.call(&self.name, arguments, &state).await;
         record.status = state.status();
@@ -135,6 +150,34 @@ fn timed_out(timeout: Duration) -> McpFailure {
 
 #[async_trait]
 impl Executor for McpTool {
+    /// Without the number of the message and the session, which it gets when it is sent.
+    async fn preview(
+        &self,
+        context: &CallContext<'_>,
+        arguments: &Map<String, Value>,
+    ) -> Result<Preview, Failure> {
+        let server = self.connection.server();
+        let carried = async {
+            let state = self.state(context, &Arc::default(), self.timeout()).await?;
+            server.carried(Some(&state)).await
+        };
+        let carried = carried
+            .await
+            .map_err(|McpFailure { reason, message, .. }| Failure { reason, message })?;
+        let message = json!({
+            "jsonrpc": "2.0", "method": PROCEDURE,
+            "params": { "name": self.name, "arguments": arguments },
+        });
+        let Carried { headers, secrets } = carried;
+        Ok(Preview::of_procedure(
+            PROCEDURE,
+            server.url(),
+            &headers,
+            &message,
+            &secrets,
+        ))
+    }
+
     async fn call(&self, context: &CallContext<'_>, arguments: &Map<String, Value>) -> Called {
         let mut record = Record::default();
         let policy = self.connection.server().config.retry_policy.as_ref();

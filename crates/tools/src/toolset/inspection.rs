@@ -63,7 +63,7 @@ impl Toolset {
     }
 
     /// The first request of a call that `explanation` allows, without sending it; secrets are masked. `None` for
-    /// a tool that runs in the client, and for a kind of backend whose requests cannot be shown.
+    /// a tool that runs in the client.
     ///
     /// # Errors
     ///
@@ -90,6 +90,7 @@ impl Toolset {
         executor
             .preview(&context, arguments)
             .await
+            .map(Some)
             .map_err(|failure| ToolOutcome::error(failure.reason, failure.message))
     }
 }

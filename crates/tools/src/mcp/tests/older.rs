@@ -508,6 +508,17 @@ async fn each_call_carries_the_statement_of_who_is_behind_it_and_nothing_else_do
             .0
             .contains_key("x-omnia-delegation")
     );
+    let asked = invocation("echo", json!({"text": "hello"}));
+    let explained = set.explain(&asked, &BTreeMap::new());
+    let preview = set.preview(&asked, &explained).await.unwrap().unwrap();
+    assert_eq!(preview.method, "tools/call");
+    assert_eq!(preview.headers["x-omnia-delegation"], "[redacted]");
+    let body = preview.body.unwrap();
+    assert_eq!(
+        body["params"],
+        json!({"name": "echo", "arguments": {"text": "hello"}})
+    );
+    assert_eq!(fake.count("tools/call"), 1, "a preview sends nothing");
 
     let unsigned = load(delegating(), FileRoot::at("/nowhere"), &way);
     unsigned.settled(Duration::from_secs(60)).await;
