@@ -65,6 +65,10 @@ fuzz: ## Feed the parsers with noise; SECONDS_EACH or RUNS_EACH bounds each targ
 test-cluster: prepare ## Rung 5: the embedded API beside a real API server
 	@tests/reference/run
 
+.PHONY: test-conformance
+test-conformance: prepare ## Kubernetes' own tests of the API against the embedded one; PARTS=… chooses some by their names
+	@tests/reference/e2e/run $(PARTS)
+
 .PHONY: reference-tools
 reference-tools: ## Build the reference's programs and what clients are tried with: kubectl, Helm 3 (helm), Helm 4 (helm4)
 	@tests/reference/build etcd kube-apiserver kube-controller-manager kubectl helm3 helm4

@@ -5,11 +5,18 @@ mod health;
 
 use std::{collections::BTreeMap, time::Duration};
 
-use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use k8s_openapi::api::{
+    core::v1::{ConfigMap, Secret},
+    discovery::v1::EndpointSlice,
+};
 use kube::{Api, Client, Resource, ResourceExt};
 use mainstay_agent::budget::BudgetLimits;
 use mainstay_llm::config::CostControls;
-use mainstay_resources::{names, omnia::Provider, validation::provider as validation};
+use mainstay_resources::{
+    names,
+    omnia::{Provider, provider::Phase},
+    validation::provider as validation,
+};
 use tokio_util::sync::CancellationToken;
 
 use self::decision::{Inputs, Scenario, SecretLookup};
@@ -23,6 +30,9 @@ use crate::{
 
 /// Time between two checks of an endpoint that cannot be reached (OM-349).
 const RECHECK: Duration = Duration::from_secs(30);
+
+/// The label of an EndpointSlice that names its Service.
+const SERVICE_NAME: &str = "kubernetes.io/service-name";
 
 /// The ConfigMap and key that a provider's scenario annotation names.
 ///
@@ -215,6 +225,28 @@ pub(crate) async fn run(client: Client, options: ControllersOptions, cancellatio
             scenario_reference(provider)
                 .is_ok_and(|found| found.is_some_and(|(name, _)| name == config_map.name_any()))
         })
+    });
+    let store = work.store();
+    let environment = options.environment.clone();
+    // A server that starts beside its provider is not there at the first check, and its endpoint says when it is.
+    work.also::<EndpointSlice>(move |slice, _| {
+        let (Some(namespace), Some(service)) = (slice.namespace(), slice.labels().get(SERVICE_NAME)) else {
+            return Vec::new();
+        };
+        let waits = |provider: &Provider| {
+            let status = provider.status.as_ref();
+            status.and_then(|status| status.phase) == Some(Phase::Unavailable)
+                && health::base_url(&provider.spec, &environment).is_some_and(|base| {
+                    let home = provider.namespace().unwrap_or_default();
+                    health::is_at_service(&base, &home, service, &namespace)
+                })
+        };
+        store
+            .state()
+            .iter()
+            .filter(|provider| provider.0.as_ref().is_ok_and(waits))
+            .map(|provider| reference(provider.as_ref()))
+            .collect()
     });
     let controller = Controller {
         publisher: Publisher::new(

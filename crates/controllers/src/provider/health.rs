@@ -33,6 +33,20 @@ pub(super) fn base_url(spec: &ProviderSpec, environment: &BTreeMap<String, Strin
     Some(from_environment.unwrap_or_else(|| public.to_owned()))
 }
 
+/// Whether the host of `base` is a name of that Service: its own, seen from `home`, or one with its namespace.
+pub(super) fn is_at_service(base: &str, home: &str, service: &str, namespace: &str) -> bool {
+    let Ok(url) = Url::parse(base) else { return false };
+    let Some(host) = url.host_str() else { return false };
+    let mut labels = host.trim_end_matches('.').splitn(3, '.');
+    labels.next() == Some(service)
+        && match (labels.next(), labels.next()) {
+            (None, _) => home == namespace,
+            (Some(named), rest) => {
+                named == namespace && matches!(rest, None | Some("svc" | "svc.cluster.local"))
+            }
+        }
+}
+
 /// Asks for the base address, without a credential. Any HTTP answer will do: what counts is that somebody listens.
 pub(super) async fn check(connector: &Connector, namespace: &str, base: &str) -> Result<String, String> {
     let url = Url::parse(base).map_err(|error| format!("{base:?} is not a URL: {error}"))?;
@@ -108,5 +122,28 @@ mod tests {
     fn a_message_shows_no_credential_of_the_address() {
         let url = Url::parse("https://user:secret@example.com/v1?key=secret").unwrap();
         assert_eq!(shown(&url), "https://example.com/v1");
+    }
+
+    #[test]
+    fn a_service_is_known_by_each_of_its_names() {
+        let at = |host: &str, home: &str| is_at_service(&format!("http://{host}/v1"), home, "model", "ai");
+        for host in [
+            "model.ai",
+            "model.ai.svc:8080",
+            "model.ai.svc.cluster.local",
+            "MODEL.ai.svc.cluster.local.",
+        ] {
+            assert!(at(host, "default"), "{host}");
+        }
+        assert!(at("model", "ai"));
+        for host in [
+            "model",
+            "model.default.svc",
+            "other.ai.svc",
+            "model.ai.example.com",
+            "10.0.0.1",
+        ] {
+            assert!(!at(host, "default"), "{host}");
+        }
     }
 }

@@ -1,4 +1,4 @@
-use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::api::{core::v1::Secret, discovery::v1::EndpointSlice};
 use mainstay_resources::omnia::{Provider, ToolPolicy, ToolRegistry, provider::Phase};
 use serde_json::{Value, json};
 
@@ -19,7 +19,11 @@ fn has(provider: &Provider, kind: &str, wanted: &str) -> bool {
 pub(crate) async fn server() -> (String, tokio::task::JoinHandle<()>) {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = format!("http://{}/v1", listener.local_addr().unwrap());
-    let serving = mainstay_telemetry::task::spawn("server", async move {
+    (address, serve(listener))
+}
+
+fn serve(listener: tokio::net::TcpListener) -> tokio::task::JoinHandle<()> {
+    mainstay_telemetry::task::spawn("server", async move {
         while let Ok((mut stream, _)) = listener.accept().await {
             // The request is read first: closing with unread bytes would reset the connection.
             let mut request = [0; 4096];
@@ -27,8 +31,7 @@ pub(crate) async fn server() -> (String, tokio::task::JoinHandle<()>) {
             let answer = b"HTTP/1.1 401 Unauthorized\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
             let _ = tokio::io::AsyncWriteExt::write_all(&mut stream, answer).await;
         }
-    });
-    (address, serving)
+    })
 }
 
 fn provider(base: &str) -> Value {
@@ -101,6 +104,37 @@ async fn an_endpoint_that_does_not_answer_makes_the_provider_unavailable_om_349(
         "EndpointReachable",
         "False EndpointUnreachable"
     ));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_comes_with_its_service_makes_the_provider_ready_at_once() {
+    let world = World::start().await;
+    let closed = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = closed.local_addr().unwrap();
+    drop(closed);
+    world
+        .create::<Secret>(json!({ "metadata": { "name": "key" }, "stringData": { "api-key": "sk-1" } }))
+        .await;
+    // The one name that leads to this machine stands for that of a Service.
+    let base = format!("http://localhost:{}/v1", address.port());
+    world.create::<Provider>(provider(&base)).await;
+    world
+        .until("model", |provider: &Provider| {
+            phase(provider) == Some(Phase::Unavailable)
+        })
+        .await;
+    let _server = serve(tokio::net::TcpListener::bind(address).await.unwrap());
+    world
+        .create::<EndpointSlice>(json!({
+            "metadata": { "name": "localhost-1", "labels": { "kubernetes.io/service-name": "localhost" } },
+            "addressType": "IPv4", "endpoints": [{ "addresses": ["10.0.0.1"] }], "ports": [],
+        }))
+        .await;
+    world
+        .until("model", |provider: &Provider| {
+            phase(provider) == Some(Phase::Ready)
+        })
+        .await;
 }
 
 /// Kinds of an installation that knows more words than this version: objects can be stored that it cannot read.

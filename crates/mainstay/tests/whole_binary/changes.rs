@@ -206,6 +206,7 @@ async fn an_mcp_server_that_was_away_is_called_again_and_its_tools_stay_om_422()
         })
         .await;
     };
+    running.offers("helpdesk-mcp", "get_order").await;
     let question = &["helpdesk-mcp", "-m", "Where is order 1017?"];
     let found = running.chat(question).await.succeeded();
     assert!(found.stdout.contains("Harbour Express"), "{found}");

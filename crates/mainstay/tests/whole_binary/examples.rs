@@ -55,6 +55,7 @@ fn every_folder_of_examples_is_tested_here() {
 }
 
 async fn answers_from_the_order_service(running: &Running, agent: &str) {
+    running.offers(agent, "get_order").await;
     let found = running
         .chat(&[agent, "-m", "Where is order 1017?"])
         .await
@@ -128,14 +129,7 @@ async fn the_help_desk_runs_on_a_model_that_speaks_chat_completions() {
 
 #[tokio::test]
 async fn the_help_desk_runs_on_a_model_that_speaks_messages_and_is_busy_at_first() {
-    let world = World::new();
-    let (_model, base) = served_model(&world, "helpdesk-claude");
-    let environment = [
-        ("ANTHROPIC_BASE_URL", base.as_str()),
-        ("ANTHROPIC_API_KEY", "none"),
-    ];
-    let server = world.up_with(&[&example("helpdesk"), &example("helpdesk-claude")], &environment);
-    let running = Running { server, world };
+    let running = Running::on(&[&example("helpdesk"), &example("helpdesk-claude")]);
     let first = running
         .chat(&["helpdesk-claude", "--json", "-m", "Where is order 1017?"])
         .await
@@ -188,9 +182,14 @@ async fn the_help_desk_calls_its_service_by_the_tool_protocol_om_415() {
 }
 
 #[test]
-fn the_scenario_file_is_the_scenario_of_the_config_map() {
-    let file = std::fs::read_to_string(examples().join("helpdesk-openai/mock/scenario.yaml")).unwrap();
-    let manifests = std::fs::read_to_string(examples().join("helpdesk/model.yaml")).unwrap();
+fn the_scenario_files_are_the_scenarios_of_the_config_maps() {
+    is_the_same_scenario("helpdesk-openai/mock/scenario.yaml", "helpdesk/model.yaml");
+    is_the_same_scenario("helpdesk-claude/mock/scenario.yaml", "helpdesk-claude/model.yaml");
+}
+
+fn is_the_same_scenario(file: &str, manifests: &str) {
+    let file = std::fs::read_to_string(examples().join(file)).unwrap();
+    let manifests = std::fs::read_to_string(examples().join(manifests)).unwrap();
     let of_map = manifests
         .split("\n---\n")
         .map(|document| serde_saphyr::from_str::<Value>(document).unwrap())

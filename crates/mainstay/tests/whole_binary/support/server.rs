@@ -149,6 +149,18 @@ impl Running {
         Self { server, world }
     }
 
+    /// Waits until `agent` offers `tool`: a backend that is later than the agent is asked again in the background.
+    pub(crate) async fn offers(&self, agent: &str, tool: &str) {
+        let until = std::time::Instant::now() + std::time::Duration::from_secs(60);
+        loop {
+            let listed = self.world.run(&["tool", "list", agent]).await.succeeded();
+            if listed.stdout.contains(tool) {
+                return;
+            }
+            assert!(std::time::Instant::now() < until, "{listed}");
+        }
+    }
+
     /// `chat` with `arguments`.
     pub(crate) async fn chat(&self, arguments: &[&str]) -> Ran {
         self.world.run(&[&["chat"], arguments].concat()).await
