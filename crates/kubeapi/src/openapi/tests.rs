@@ -148,3 +148,26 @@ fn a_document_is_encoded_once_for_the_kinds_it_describes() {
     assert_eq!(encoded_document(&Kinds::builtin(), path), None);
     assert_ne!(encoded_index(&Kinds::builtin()), first.0);
 }
+
+#[test]
+fn a_kind_that_keeps_unknown_fields_names_none_in_the_older_form() {
+    // KA-005
+    let kinds = Kinds::with_custom(&[json!({
+        "metadata": {"name": "opens.example.com"},
+        "spec": {"group": "example.com", "scope": "Namespaced",
+            "names": {"plural": "opens", "singular": "open", "kind": "Open", "listKind": "OpenList"},
+            "versions": [{"name": "v1", "served": true, "storage": true,
+                "schema": {"openAPIV3Schema": {"type": "object", "description": "at root",
+                    "x-kubernetes-preserve-unknown-fields": true, "properties": {"spec": {"type": "object"}}}}}]},
+        "status": {"conditions": [{"type": "Established", "status": "True"}]},
+    })]);
+    assert_eq!(
+        v2(&kinds)["definitions"]["com.example.v1.Open"],
+        json!({"type": "object", "x-kubernetes-group-version-kind": [{"group": "example.com", "kind": "Open", "version": "v1"}]})
+    );
+    let three = document(&kinds, "apis/example.com/v1").unwrap();
+    assert_eq!(
+        three["components"]["schemas"]["com.example.v1.Open"]["x-kubernetes-preserve-unknown-fields"],
+        true
+    );
+}

@@ -13,7 +13,17 @@ pub fn v2(kinds: &Kinds) -> Value {
     let served: Vec<&KindInfo> = kinds.all().iter().map(AsRef::as_ref).collect();
     let definitions: Map<String, Value> = components::of(&served)
         .into_iter()
-        .map(|(name, schema)| (name, downgraded(&schema)))
+        .map(|(name, schema)| {
+            let is_open = served
+                .iter()
+                .any(|info| info.custom && info.definition == name && info.node.preserve_unknown_fields);
+            let changed = if is_open {
+                open(&schema)
+            } else {
+                downgraded(&schema)
+            };
+            (name, changed)
+        })
         .collect();
     let paths: Map<String, Value> = served
         .iter()
@@ -31,6 +41,12 @@ pub fn v2(kinds: &Kinds) -> Value {
         }},
         "security": [{"BearerToken": []}],
     })
+}
+
+/// A custom kind that keeps unknown fields. Readers of the older form take named properties for all there may be.
+fn open(schema: &Value) -> Value {
+    const KINDS: &str = "x-kubernetes-group-version-kind";
+    json!({"type": "object", KINDS: schema.get(KINDS)})
 }
 
 /// A schema without what the older form does not know: `nullable`, logical junctors, and anything beside a reference but

@@ -140,19 +140,11 @@ impl Encoder {
                 json!({"k8s.io/initial-events-end": "true"}),
             );
         }
-        let object = match self.form {
-            Form::Table => {
-                let shape = Shape::new(&self.api, &self.view, self.form, &self.include_object);
-                shape.list(&[], Value::Object(metadata))
-            }
-            Form::Metadata | Form::MetadataList => json!({
-                "kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": metadata,
-            }),
-            Form::Plain | Form::Discovery => json!({
-                "kind": self.view.kind.kind, "apiVersion": self.view.api_version(), "metadata": metadata,
-            }),
-        };
-        raw_line("BOOKMARK", object.to_string().as_bytes())
+        // An object like any other, and so a row of a table.
+        self.line(
+            "BOOKMARK",
+            &json!({"kind": self.view.kind.kind, "apiVersion": self.view.api_version(), "metadata": metadata}),
+        )
     }
 
     /// The ERROR event that ends a watch.

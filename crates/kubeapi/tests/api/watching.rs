@@ -333,7 +333,8 @@ async fn a_table_watch_describes_its_columns_once_ka_028() {
     let server = Server::start().await;
     server.post(CONFIG_MAPS, &config_map("a", json!({}))).await;
     server.post(CONFIG_MAPS, &config_map("b", json!({}))).await;
-    let mut request = Request::get(format!("{CONFIG_MAPS}?watch=1"))
+    let query = "watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true";
+    let mut request = Request::get(format!("{CONFIG_MAPS}?{query}"))
         .header("accept", "application/json;as=Table;v=v1;g=meta.k8s.io")
         .body(Body::empty())
         .unwrap();
@@ -350,4 +351,15 @@ async fn a_table_watch_describes_its_columns_once_ka_028() {
     let second = events.next().await.unwrap();
     assert_eq!(second["object"]["rows"][0]["cells"][0], "b");
     assert!(second["object"]["columnDefinitions"].is_null());
+    let bookmark = events.next().await.unwrap();
+    assert_eq!(bookmark["type"], "BOOKMARK");
+    let row = &bookmark["object"]["rows"][0];
+    assert_eq!(
+        row["object"]["metadata"]["annotations"],
+        json!({"k8s.io/initial-events-end": "true"})
+    );
+    assert_eq!(
+        row["object"]["metadata"]["resourceVersion"],
+        bookmark["object"]["metadata"]["resourceVersion"]
+    );
 }
