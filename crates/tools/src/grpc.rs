@@ -35,7 +35,7 @@ use crate::{
     breaker::Verdict,
     config::{AuthConfig, GrpcConfig, GrpcRetryPolicy, HandlerConfig},
     executor::{CallContext, Called, Executor, Failure},
-    http::{conceal, credentials, headers, quoted},
+    http::{Identity, conceal, headers, identity, quoted},
     invocation::FailureReason,
     preview::Preview,
     retry::{Again, Attempts, Failed, cancelled},
@@ -224,23 +224,10 @@ impl GrpcTool {
     /// The request's metadata, and the texts that must not come back.
     async fn metadata(&self, context: &CallContext<'_>) -> Result<(MetadataMap, Vec<SecretString>), Failed> {
         let mut hidden = Vec::new();
-        let credential = credentials::authorization(self.auth.as_ref(), context.credentials)
-            .await
-            .map_err(|error| Failed::never(FailureReason::CredentialUnavailable, error))?
-            .map(|header| {
-                hidden.extend(header.hidden);
-                (header.name, header.value)
-            });
-        let mut delegation = None;
-        if self.delegation {
-            let (value, text) = context
-                .delegation
-                .header()
-                .await
-                .map_err(|error| Failed::never(FailureReason::CredentialUnavailable, error))?;
-            hidden.push(text);
-            delegation = Some(value);
-        }
+        let Identity {
+            credential,
+            delegation,
+        } = identity(self.auth.as_ref(), self.delegation, context, &mut hidden).await?;
         // What is sent as an extra is left out where gRPC cannot carry it; everything else is an error then.
         let propagated = context
             .propagated

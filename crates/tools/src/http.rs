@@ -18,7 +18,7 @@ use std::{
 };
 
 use async_trait::async_trait;
-use http::{HeaderMap, header};
+use http::{HeaderMap, HeaderName, HeaderValue, header};
 use mainstay_workload::{ConnectError, OutboundRequest, retry_after};
 use secrecy::SecretString;
 use serde_json::{Map, Value};
@@ -235,23 +235,10 @@ impl HttpTool {
             hidden.push(text);
             secret.push((name.as_str(), value));
         }
-        let credential = credentials::authorization(self.auth.as_ref(), context.credentials)
-            .await
-            .map_err(unavailable)?
-            .map(|header| {
-                hidden.extend(header.hidden);
-                (header.name, header.value)
-            });
-        let mut delegation = None;
-        if self.delegation {
-            let (value, text) = context
-                .delegation
-                .header()
-                .await
-                .map_err(|error| Failed::never(FailureReason::CredentialUnavailable, error))?;
-            hidden.push(text);
-            delegation = Some(value);
-        }
+        let Identity {
+            credential,
+            delegation,
+        } = identity(self.auth.as_ref(), self.delegation, context, &mut hidden).await?;
         let headers = headers::assemble(headers::Sources {
             content_type: shaped.body.as_ref().map(|_| shaped.content_type.as_str()),
             fixed: Some(&self.config.headers),
@@ -263,8 +250,6 @@ impl HttpTool {
             from_arguments: &shaped.headers,
         })
         .map_err(|error| Failed::never(FailureReason::RequestInvalid, error))?;
-        // The longest first: a password inside `user:password` must not leave the user's name.
-        hidden.sort_by_key(|secret| std::cmp::Reverse(secrecy::ExposeSecret::expose_secret(secret).len()));
         Ok((headers, hidden))
     }
 
@@ -283,14 +268,57 @@ impl HttpTool {
     }
 }
 
-/// OM-373: an answer that refuses the call shows that the backend works.
-fn verdict(result: &Result<Value, Failure>, status: Option<u16>) -> Verdict {
+/// Who a request says that it is from and for.
+pub(crate) struct Identity {
+    /// The header of the handler's `auth`.
+    pub(crate) credential: Option<(HeaderName, HeaderValue)>,
+    /// The signed statement of who is behind the call.
+    pub(crate) delegation: Option<HeaderValue>,
+}
+
+/// The identity of one attempt, made anew so that a rotated credential is used (OM-397). What must not come back is added to
+/// `hidden`.
+pub(crate) async fn identity(
+    auth: Option<&AuthConfig>,
+    delegates: bool,
+    context: &CallContext<'_>,
+    hidden: &mut Vec<SecretString>,
+) -> Result<Identity, Failed> {
+    let credential = credentials::authorization(auth, context.credentials)
+        .await
+        .map_err(|error| Failed::never(FailureReason::CredentialUnavailable, error))?
+        .map(|header| {
+            hidden.extend(header.hidden);
+            (header.name, header.value)
+        });
+    let mut delegation = None;
+    if delegates {
+        let (value, text) = context
+            .delegation
+            .header()
+            .await
+            .map_err(|error| Failed::never(FailureReason::CredentialUnavailable, error))?;
+        hidden.push(text);
+        delegation = Some(value);
+    }
+    Ok(Identity {
+        credential,
+        delegation,
+    })
+}
+
+/// OM-373: a backend that answers works, whatever it answers, but with a fault of its own. One that has no session to give does
+/// not.
+pub(crate) fn verdict(result: &Result<Value, Failure>, status: Option<u16>) -> Verdict {
     match result {
         Ok(_) => Verdict::Works,
         Err(failure) => match failure.reason {
             FailureReason::NetworkError | FailureReason::TimedOut => Verdict::Fails,
             FailureReason::HttpStatus if status.is_some_and(|status| status >= 500) => Verdict::Fails,
-            FailureReason::HttpStatus | FailureReason::ResponseInvalid => Verdict::Works,
+            FailureReason::HttpStatus
+            | FailureReason::ProtocolError
+            | FailureReason::ToolError
+            | FailureReason::ResponseInvalid => Verdict::Works,
             _ => Verdict::Unknown,
         },
     }

@@ -3,10 +3,10 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use crate::policy::{Decision, Identity};
+use crate::policy::Identity;
 
 /// A call the model asked for.
 #[derive(Debug, Clone)]
@@ -103,96 +103,5 @@ impl ToolOutcome {
             Value::String(text) => text.clone(),
             other => other.to_string(),
         }
-    }
-
-    /// Data of a `tool.finished` event.
-    pub fn event_data(&self, call_id: &str, tool: &str) -> Value {
-        let mut data = json!({
-            "callId": call_id,
-            "tool": tool,
-            "isError": self.is_error,
-            "content": self.content,
-            "attempts": self.attempts,
-            "durationMs": u64::try_from(self.duration.as_millis()).unwrap_or(u64::MAX),
-        });
-        if let Some(reason) = self.reason {
-            data["reason"] = json!(reason);
-        }
-        if let Some(status) = self.status {
-            data["status"] = json!(status);
-        }
-        data
-    }
-}
-
-/// Data of a `policy.decided` event. Injected headers are named without their values, which may hold
-/// what only the backend should see.
-pub fn decision_event_data(call_id: &str, tool: &str, registry: &str, decision: &Decision) -> Value {
-    let mut data = json!({
-        "callId": call_id,
-        "tool": tool,
-        "registry": registry,
-        "allow": decision.allow,
-        "mode": decision.mode,
-        "wouldDeny": decision.would_deny,
-        "trace": decision.trace,
-    });
-    if let Some(policy) = decision.deciding_policy() {
-        data["policy"] = json!(policy);
-    }
-    if let Some(denied_by) = &decision.denied_by {
-        data["deniedBy"] = json!(denied_by);
-    }
-    if let Some(message) = &decision.message {
-        data["message"] = json!(message);
-    }
-    if !decision.injected_headers.is_empty() {
-        data["injectedHeaders"] = decision.injected_headers.keys().cloned().collect();
-    }
-    data
-}
-
-#[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used, clippy::expect_used)]
-
-    use super::*;
-    use crate::policy::{StepResult, TraceStep};
-
-    #[test]
-    fn the_record_of_a_decision_names_policy_rule_and_values_but_no_header_value_om_494() {
-        let decision = Decision {
-            denied_by: Some("no-delete".to_owned()),
-            message: Some("deletions need a person".to_owned()),
-            injected_headers: BTreeMap::from([("X-Key".to_owned(), "secret".to_owned())]),
-            trace: vec![TraceStep {
-                policy: "orders-no-delete".to_owned(),
-                rule: "no-delete".to_owned(),
-                expression: "true".to_owned(),
-                result: StepResult::True,
-                values: BTreeMap::from([("body.id".to_owned(), json!("1017"))]),
-            }],
-            ..Decision::default()
-        };
-        let data = decision_event_data("call_1", "delete_order", "helpdesk", &decision);
-        assert_eq!(data["deniedBy"], "no-delete");
-        assert_eq!(data["policy"], "orders-no-delete");
-        assert_eq!(data["trace"][0]["values"]["body.id"], "1017");
-        assert_eq!(data["injectedHeaders"], json!(["X-Key"]));
-        assert!(!data.to_string().contains("secret"));
-    }
-
-    #[test]
-    fn the_record_of_an_outcome_has_duration_attempts_and_reason_om_590() {
-        let outcome = ToolOutcome {
-            attempts: 4,
-            status: Some(503),
-            duration: Duration::from_millis(1_250),
-            ..ToolOutcome::error(FailureReason::HttpStatus, "HTTP 503: busy")
-        };
-        assert_eq!(
-            outcome.event_data("c", "t"),
-            json!({"callId": "c", "tool": "t", "isError": true, "content": "HTTP 503: busy", "attempts": 4, "durationMs": 1250, "reason": "HttpStatus", "status": 503})
-        );
     }
 }

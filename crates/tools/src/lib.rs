@@ -33,7 +33,7 @@ mod token;
 pub mod toolset;
 mod transport;
 
-pub use invocation::{FailureReason, ToolInvocation, ToolOutcome, decision_event_data};
+pub use invocation::{FailureReason, ToolInvocation, ToolOutcome};
 pub use preview::Preview;
 pub use propagation::{AgentIdentity, decision_request};
 pub use support::{Unsupported, supported};

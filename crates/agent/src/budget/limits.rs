@@ -131,13 +131,16 @@ impl BudgetLimits {
         let amount = |field, text: &Option<String>| {
             text.as_ref()
                 .map(|text| {
-                    let dollars: Option<f64> = text.trim().parse().ok();
-                    let dollars = dollars.filter(|dollars| dollars.is_finite() && *dollars >= 0.0);
-                    dollars.map(Amount::from_dollars).ok_or_else(|| InvalidBudget {
+                    let invalid = || InvalidBudget {
                         field,
                         value: text.clone(),
                         problem: "is no amount of dollars",
-                    })
+                    };
+                    let dollars: f64 = text.trim().parse().map_err(|_no_number| invalid())?;
+                    if !dollars.is_finite() || dollars < 0.0 {
+                        return Err(invalid());
+                    }
+                    Ok(Amount::from_dollars(dollars))
                 })
                 .transpose()
         };

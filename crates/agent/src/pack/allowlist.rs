@@ -63,9 +63,4 @@ impl Allowlist {
             Admission::NotListed
         }
     }
-
-    /// The names written without `*`, in the order of the prompt.
-    pub fn exact_names(&self) -> &[String] {
-        &self.exact
-    }
 }

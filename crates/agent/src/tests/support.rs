@@ -15,7 +15,7 @@ use mainstay_llm::{
 };
 use mainstay_telemetry::clock::ManualClock;
 use mainstay_telemetry::random::SeededRandom;
-use mainstay_tools::policy::Decision;
+use mainstay_tools::policy::{Decision, StepResult, TraceStep};
 use serde_json::{Map, Value, json};
 use tokio::sync::{Notify, Semaphore};
 
@@ -136,6 +136,7 @@ impl Model for ScriptedModel {
                         }
                         Say::Wait(gate) => gate.notified().await,
                         Say::Pieces(seconds, pieces) => {
+                            // Only tests that pause the time have such pieces.
                             for _ in 0..pieces {
                                 tokio::time::sleep(Duration::from_secs(seconds)).await;
                                 yield Ok(None);
@@ -239,12 +240,20 @@ impl ToolRunner for ScriptedTools {
         match self.tools[request.tool.as_str()].denied {
             None => Decision {
                 allow: true,
+                injected_headers: [("X-Key".to_owned(), "header-value".to_owned())].into(),
                 ..Decision::default()
             },
             Some(message) => Decision {
                 allow: false,
                 denied_by: Some("no-deletes".to_owned()),
                 message: Some(message.to_owned()),
+                trace: vec![TraceStep {
+                    policy: "orders".to_owned(),
+                    rule: "no-deletes".to_owned(),
+                    expression: "body.id > 0".to_owned(),
+                    result: StepResult::True,
+                    values: [("body.id".to_owned(), request.arguments["id"].clone())].into(),
+                }],
                 ..Decision::default()
             },
         }

@@ -108,7 +108,19 @@ async fn om_366_a_tool_call_is_decided_stored_as_an_intent_run_and_given_back() 
         intent,
         &json!({"call_id": "c1", "tool": "get_order", "handler": "get_order-handler", "arguments": {"id": 1017}, "repeat_safe": true})
     );
-    assert_eq!(find(&seen, "tool.finished")["outcome"], "succeeded");
+    let decided = find(&seen, "policy.decided");
+    assert_eq!(decided["injected_headers"], json!(["X-Key"]), "OM-494");
+    assert!(!decided.to_string().contains("header-value"), "{decided}");
+    let finished = find(&seen, "tool.finished");
+    assert_eq!(
+        (
+            &finished["outcome"],
+            &finished["attempts"],
+            &finished["duration_ms"]
+        ),
+        (&json!("succeeded"), &json!(1), &json!(0)),
+        "OM-590"
+    );
     assert_eq!(find(&seen, "turn.done")["rounds"], 1);
     assert_eq!(find(&seen, "turn.done")["tool_calls"], 1);
     assert_eq!(
@@ -143,6 +155,9 @@ async fn om_490_a_denied_call_reaches_no_backend_and_the_turn_goes_on() {
         (&decided["allow"], &decided["denied_by"]),
         (&json!(false), &json!("no-deletes"))
     );
+    // OM-494: which policy and rule, and the values it saw.
+    assert_eq!(decided["policy"], "orders");
+    assert_eq!(decided["trace"][0]["values"]["body.id"], 1);
     assert!(
         !kinds(&seen).contains(&"tool.started"),
         "there was no side effect to intend"

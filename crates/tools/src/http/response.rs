@@ -106,8 +106,10 @@ fn looks_like_json(body: &str) -> bool {
 /// Some backends send back the headers they got. A credential must reach neither the model nor the
 /// record (OM-590).
 pub(crate) fn conceal(mut text: String, secrets: &[SecretString]) -> String {
+    let mut secrets: Vec<&str> = secrets.iter().map(ExposeSecret::expose_secret).collect();
+    // The longest first: a password inside `user:password` must not leave the user's name.
+    secrets.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
     for secret in secrets {
-        let secret = secret.expose_secret();
         if secret.len() >= SHORTEST_SECRET && text.contains(secret) {
             text = text.replace(secret, REDACTED);
         }

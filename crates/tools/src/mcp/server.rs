@@ -8,7 +8,7 @@ use std::{
 use bytes::Bytes;
 use http::{HeaderMap, Method};
 use mainstay_workload::OutboundRequest;
-use secrecy::{ExposeSecret, SecretString};
+use secrecy::SecretString;
 use url::Url;
 
 use super::{CallState, McpFailure};
@@ -115,8 +115,6 @@ impl Server {
             from_arguments: &[],
         })
         .map_err(|error| McpFailure::lasting(FailureReason::RequestInvalid, error.to_string()))?;
-        // The longest first: a password inside `user:password` must not leave the user's name.
-        secrets.sort_by_key(|secret| std::cmp::Reverse(secret.expose_secret().len()));
         if let Some(call) = call {
             call.note_secrets(secrets.clone());
         }

@@ -14,9 +14,9 @@ use tokio::time::Instant;
 
 use super::{CallState, Connection, McpFailure, Session, result, server::Carried};
 use crate::{
-    breaker::Verdict,
     config::RetryPolicy,
     executor::{CallContext, Called, Executor, Failure},
+    http::verdict,
     invocation::FailureReason,
     preview::Preview,
     retry::{Again, Attempts, Failed, cancelled},
@@ -208,21 +208,5 @@ impl Executor for McpTool {
             attempts: record.sent.load(Ordering::Relaxed),
             status: record.status,
         }
-    }
-}
-
-/// OM-373: a server that answers works, whatever it answers; one that has no session to give does not.
-fn verdict(result: &Result<Value, Failure>, status: Option<u16>) -> Verdict {
-    match result {
-        Ok(_) => Verdict::Works,
-        Err(failure) => match failure.reason {
-            FailureReason::NetworkError | FailureReason::TimedOut => Verdict::Fails,
-            FailureReason::HttpStatus if status.is_some_and(|status| status >= 500) => Verdict::Fails,
-            FailureReason::HttpStatus
-            | FailureReason::ProtocolError
-            | FailureReason::ToolError
-            | FailureReason::ResponseInvalid => Verdict::Works,
-            _ => Verdict::Unknown,
-        },
     }
 }

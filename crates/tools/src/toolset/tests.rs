@@ -426,7 +426,7 @@ async fn a_real_backend_gets_the_request_and_the_credential_which_never_come_bac
         outcome.content,
         json!({"id": "a b", "auth": "Bearer [REDACTED]", "key": "[REDACTED]", "ssn": "[REDACTED]", "type": null})
     );
-    let record = outcome.event_data("call_1", "get_order").to_string();
+    let record = format!("{outcome:?}");
     for secret in ["token-one", "key-value", "123"] {
         assert!(
             !record.contains(secret) && !format!("{set:?}").contains(secret),

@@ -201,6 +201,7 @@ async fn a_server_that_is_away_at_the_start_is_found_later_om_424() {
     assert_eq!(away.reason, "ServerUnavailable");
     assert!(away.message.contains("connection refused"), "{}", away.message);
     let began = Instant::now();
+    // Paused time: what the background waits for meanwhile happens, and nothing takes long.
     tokio::time::sleep(Duration::from_secs(20)).await;
     way.set(Some(fake.router()));
     until(&set, |set| names(set) == ["echo", "sum"]).await;
