@@ -100,6 +100,29 @@ pub(crate) struct WriteRequest {
 }
 
 impl WriteRequest {
+    /// A write by the server itself, bounded by nobody's rights.
+    pub(crate) fn by_server(
+        kind: Arc<KindInfo>,
+        snapshot: Arc<Snapshot>,
+        namespace: &str,
+        name: &str,
+        intention: Intention,
+    ) -> Self {
+        Self {
+            kind,
+            snapshot,
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+            part: Part::Main,
+            intention,
+            manager: "mainstay".to_owned(),
+            author: None,
+            dry_run: false,
+            field_validation: FieldValidation::Strict,
+            decoding_findings: Vec::new(),
+        }
+    }
+
     /// Whether the server chooses the object's name.
     fn generates_name(&self) -> bool {
         matches!(&self.intention, Intention::Create(body) if self.name.is_empty() && object::name(body).is_empty())
@@ -263,18 +286,11 @@ impl Api {
             change(object)
         });
         let snapshot = self.registry().snapshot();
+        let stored = snapshot.in_storage_version(kind);
         let request = WriteRequest {
-            kind: snapshot.in_storage_version(kind),
-            snapshot,
-            namespace: namespace.to_owned(),
-            name: name.to_owned(),
             part: Part::Whole,
-            intention: Intention::Change(guarded),
-            manager: "mainstay".to_owned(),
-            author: None,
-            dry_run: false,
             field_validation: FieldValidation::Ignore,
-            decoding_findings: Vec::new(),
+            ..WriteRequest::by_server(stored, snapshot, namespace, name, Intention::Change(guarded))
         };
         match self.write(request).await {
             Ok(written) => Ok(Some(written.object)),

@@ -1,17 +1,13 @@
 //! What has to be there before the first request. Requirement KA-010.
 
-use std::sync::Arc;
-
 use serde_json::{Value, json};
 
 use super::{Api, OpenError};
 use crate::{
-    builtin::{KindInfo, services},
+    builtin::services,
     custom::DEFINITIONS,
-    registry::Snapshot,
-    request::FieldValidation,
     status::Reason,
-    write::{Intention, Part, WriteRequest},
+    write::{Intention, WriteRequest},
 };
 
 /// The namespaces of every cluster.
@@ -88,7 +84,7 @@ impl Api {
             return Ok(());
         }
         let body = json!({"apiVersion": "v1", "kind": kind, "metadata": {"name": name}});
-        let request = own_write(info, snapshot, namespace, String::new(), Intention::Create(body));
+        let request = WriteRequest::by_server(info, snapshot, namespace, "", Intention::Create(body));
         match self.write(request).await {
             Ok(_) => Ok(()),
             Err(error) if error.reason == Reason::AlreadyExists => Ok(()),
@@ -122,7 +118,7 @@ impl Api {
             configuration,
             force: true,
         };
-        let request = own_write(info, snapshot, "default", "kubernetes".to_owned(), intention);
+        let request = WriteRequest::by_server(info, snapshot, "default", "kubernetes", intention);
         match self.write(request).await {
             Ok(_) => Ok(()),
             Err(source) => Err(OpenError::Bootstrap {
@@ -131,28 +127,5 @@ impl Api {
                 source,
             }),
         }
-    }
-}
-
-/// A write by the server itself.
-fn own_write(
-    kind: Arc<KindInfo>,
-    snapshot: Arc<Snapshot>,
-    namespace: &str,
-    name: String,
-    intention: Intention,
-) -> WriteRequest {
-    WriteRequest {
-        kind,
-        snapshot,
-        namespace: namespace.to_owned(),
-        name,
-        part: Part::Main,
-        intention,
-        manager: "mainstay".to_owned(),
-        author: None,
-        dry_run: false,
-        field_validation: FieldValidation::Strict,
-        decoding_findings: Vec::new(),
     }
 }

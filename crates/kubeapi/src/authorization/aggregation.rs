@@ -9,9 +9,8 @@ use crate::{
     api::Api,
     builtin::strategy::labels,
     object,
-    request::FieldValidation,
     status::{ApiResult, Reason},
-    write::{Intention, Part, WriteRequest},
+    write::{Intention, WriteRequest},
 };
 
 /// Where ClusterRoles are stored.
@@ -57,21 +56,13 @@ impl Api {
                 "apiVersion": format!("{GROUP}/v1"), "kind": "ClusterRole",
                 "metadata": {"name": name, "uid": object::uid(role)}, "rules": rules,
             });
+            let intention = Intention::Apply {
+                configuration,
+                force: true,
+            };
             let request = WriteRequest {
-                kind: Arc::clone(&kind),
-                snapshot: Arc::clone(&snapshot),
-                namespace: String::new(),
-                name: name.to_owned(),
-                part: Part::Main,
-                intention: Intention::Apply {
-                    configuration,
-                    force: true,
-                },
                 manager: MANAGER.to_owned(),
-                author: None,
-                dry_run: false,
-                field_validation: FieldValidation::Strict,
-                decoding_findings: Vec::new(),
+                ..WriteRequest::by_server(Arc::clone(&kind), Arc::clone(&snapshot), "", name, intention)
             };
             match self.write(request).await {
                 Ok(_) => {}

@@ -14,9 +14,8 @@ use super::{
 use crate::{
     api::{Api, OpenError},
     commit, object,
-    request::FieldValidation,
     status::Reason,
-    write::{Intention, Part, WriteRequest},
+    write::{Intention, WriteRequest},
 };
 
 const ROLES: &str = include_str!("../../data/roles.json");
@@ -78,19 +77,7 @@ impl Api {
                 Some(completed) => Intention::Replace(completed),
             },
         };
-        let request = WriteRequest {
-            kind,
-            snapshot,
-            namespace: String::new(),
-            name: name.clone(),
-            part: Part::Main,
-            intention,
-            manager: "mainstay".to_owned(),
-            author: None,
-            dry_run: false,
-            field_validation: FieldValidation::Strict,
-            decoding_findings: Vec::new(),
-        };
+        let request = WriteRequest::by_server(kind, snapshot, "", &name, intention);
         match self.write(request).await {
             Ok(_) => Ok(()),
             Err(error) if error.reason == Reason::AlreadyExists => Ok(()),

@@ -1,7 +1,5 @@
 //! What a schedule may say: five fields, or a name such as `@hourly`. The texts are those of the reference's parser.
 
-use std::fmt::Write as _;
-
 struct Bounds {
     least: u32,
     most: u32,
@@ -95,9 +93,9 @@ fn check_name(name: &str) -> Result<(), String> {
     if is_duration(duration) {
         return Ok(());
     }
-    let mut detail = format!("failed to parse duration {name}: time: ");
-    let _ = write!(detail, "invalid duration {duration:?}");
-    Err(detail)
+    Err(format!(
+        "failed to parse duration {name}: time: invalid duration {duration:?}"
+    ))
 }
 
 /// A duration as Go writes it: numbers with units, such as `1h30m`.

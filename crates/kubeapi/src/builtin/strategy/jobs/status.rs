@@ -162,6 +162,7 @@ fn validate_times(change: &Change<'_>, path: &FieldPath, errors: &mut Vec<FieldE
             errors.push(FieldError::required(&at, detail));
         }
     }
+    // What is no time has been refused by its type; what is absent cannot be compared.
     let time = |name: &str| text(new, name).parse::<jiff::Timestamp>().ok();
     if change.of(&["startTime", "completionTime"])
         && let (Some(start), Some(end)) = (time("startTime"), time("completionTime"))
