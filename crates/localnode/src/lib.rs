@@ -62,7 +62,7 @@ pub const NODE: &str = "mainstay";
 /// The field manager of everything that is written here.
 pub const FIELD_MANAGER: &str = "mainstay-localnode";
 
-/// How long the Pods may take to end when the process does, unless it is set.
+/// How long the Pods may take to end when the process does.
 const DRAIN: Duration = Duration::from_secs(10);
 
 /// Gives a Pod its client: the Kubernetes API as the Pod's ServiceAccount.
@@ -122,7 +122,6 @@ pub struct LocalNode {
     options: LocalNodeOptions,
     back_off: BackOffOptions,
     job_back_off: JobBackOffOptions,
-    drain: Duration,
     handle: Handle,
     service_watch: services::ServiceWatch,
 }
@@ -152,7 +151,6 @@ impl LocalNode {
             options,
             back_off: BackOffOptions::default(),
             job_back_off: JobBackOffOptions::default(),
-            drain: DRAIN,
             handle,
             service_watch,
         }
@@ -170,12 +168,6 @@ impl LocalNode {
         Self { job_back_off, ..self }
     }
 
-    /// Another time than ten seconds for the Pods to end when the process does.
-    #[must_use]
-    pub fn with_drain(self, drain: Duration) -> Self {
-        Self { drain, ..self }
-    }
-
     /// What others ask it.
     pub fn handle(&self) -> Handle {
         self.handle.clone()
@@ -187,7 +179,6 @@ impl LocalNode {
             options,
             back_off,
             job_back_off,
-            drain,
             handle,
             service_watch,
         } = self;
@@ -231,7 +222,7 @@ impl LocalNode {
             tasks.push(task::spawn("binding", binding));
         }
         if parts.running {
-            let node = node::Node::new(options, back_off, drain, events, &handle);
+            let node = node::Node::new(options, back_off, events, &handle);
             tasks.push(task::spawn("node", node.run(stop.clone())));
         }
         let (ended, _, others) = futures::future::select_all(tasks).await;

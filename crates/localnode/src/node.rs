@@ -57,7 +57,6 @@ pub(crate) struct Shared {
     host_environment: BTreeMap<String, String>,
     clock: SharedClock,
     back_off: BackOffOptions,
-    drain: Duration,
     // Connectors keep connections open, so the Pods of a namespace share one. A std mutex: never held across an await.
     connectors: Mutex<BTreeMap<String, Connector>>,
     stamps: AtomicU64,
@@ -110,7 +109,6 @@ impl Node {
     pub(crate) fn new(
         options: LocalNodeOptions,
         back_off: BackOffOptions,
-        drain: Duration,
         events: Events,
         handle: &Handle,
     ) -> Self {
@@ -129,7 +127,6 @@ impl Node {
             host_environment: options.host_environment,
             clock: options.clock,
             back_off,
-            drain,
             connectors: Mutex::default(),
             stamps: AtomicU64::new(0),
         };
@@ -188,7 +185,7 @@ impl Node {
             }
             pods.retain(|_, running| !running.task.is_finished());
         }
-        drain(pods, shared.drain).await;
+        drain(pods, crate::DRAIN).await;
         watching.cancel();
         // Their only way to fail is a panic, which is logged where it happened.
         let _ = futures::future::join(objects, registration).await;
