@@ -186,14 +186,6 @@ impl Value {
         }
     }
 
-    /// The map, when this is one.
-    pub fn as_map(&self) -> Option<&Map> {
-        match self {
-            Value::Map(value) => Some(value),
-            _ => None,
-        }
-    }
-
     /// The list's elements, when this is a list.
     pub fn as_list(&self) -> Option<&[Value]> {
         match self {

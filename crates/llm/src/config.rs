@@ -31,14 +31,6 @@ impl ProvidersConfig {
         // JSON is YAML, and its writer quotes every string, so no value can be read back as another.
         serde_json::to_string_pretty(self).map_err(|error| error.to_string())
     }
-
-    /// The entry a turn uses when the prompt asks for none.
-    pub fn default_entry(&self) -> Option<&ProviderConfig> {
-        self.providers
-            .iter()
-            .find(|provider| provider.name == "default")
-            .or_else(|| self.providers.first())
-    }
 }
 
 /// What all agents together may spend on a provider (OM-204).

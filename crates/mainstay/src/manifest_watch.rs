@@ -56,7 +56,7 @@ impl ManifestWatch {
             // Reading a file is reported on some systems, and our own look at one must not bring about the next.
             let matters = !matches!(&event, Ok(event) if matches!(event.kind, EventKind::Access(_)));
             if matters {
-                // A full channel says already what this would say.
+                // Full, it says already what this would say; closed, nobody watches any more.
                 let _ = sender.try_send(());
             }
         })

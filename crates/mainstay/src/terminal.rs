@@ -40,6 +40,21 @@ pub(crate) fn error(text: impl AsRef<str>, hint: Option<&str>) {
     }
 }
 
+/// Tells all failures but the last, which is given back to be told as every verb's.
+///
+/// # Errors
+///
+/// The last one, if there is any.
+pub(crate) fn all(mut failures: Vec<Failure>) -> Result<(), Failure> {
+    let Some(last) = failures.pop() else {
+        return Ok(());
+    };
+    for failure in &failures {
+        error(&failure.text, failure.hint.as_deref());
+    }
+    Err(last)
+}
+
 /// Writes `warning: …`.
 pub(crate) fn warning(text: impl AsRef<str>) {
     message(format!("warning: {}", text.as_ref()));

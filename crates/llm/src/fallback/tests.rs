@@ -1,3 +1,4 @@
+// Time is paused in every test here: a sleep takes none, it only says when something happens.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use std::{

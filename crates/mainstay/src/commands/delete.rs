@@ -65,13 +65,7 @@ pub(crate) async fn run(arguments: &DeleteArguments) -> Result<(), Failure> {
             futures::future::join_all(going.iter().map(|(object, uid)| gone(&client, object, uid, ends)));
         failures.extend(gone.await.into_iter().filter_map(Result::err));
     }
-    let Some(last) = failures.pop() else {
-        return Ok(());
-    };
-    for failure in &failures {
-        terminal::error(&failure.text, failure.hint.as_deref());
-    }
-    Err(last)
+    terminal::all(failures)
 }
 
 async fn named(
@@ -125,13 +119,8 @@ async fn named(
 
 /// The objects of manifests, in the opposite of the order in which they are applied.
 fn written(client: &Client, kinds: &Kinds, arguments: &DeleteArguments) -> Result<Vec<Condemned>, Failure> {
-    let mut read = manifests::read(&arguments.paths);
-    if let Some(failure) = read.failures.pop() {
-        for other in &read.failures {
-            terminal::error(&other.text, other.hint.as_deref());
-        }
-        return Err(failure);
-    }
+    let read = manifests::read(&arguments.paths);
+    terminal::all(read.failures)?;
     let namespace = arguments
         .place
         .namespace

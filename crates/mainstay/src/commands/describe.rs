@@ -4,8 +4,6 @@ mod children;
 mod references;
 mod remedies;
 
-use std::fmt::Write as _;
-
 use jiff::Timestamp;
 use kube::Client;
 use mainstay_telemetry::clock;
@@ -130,24 +128,26 @@ fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
         .unwrap_or_default()
 }
 
+/// A time, if there is one that can be read: what is not is shown as unknown.
+fn time(object: &Value, pointer: &str) -> Option<Timestamp> {
+    text(object, pointer).parse().ok()
+}
+
 fn head(kind: &Served, object: &Value, now: Timestamp) -> String {
     let mut head = format!("{} {}", kind.kind, text(object, "/metadata/name"));
     let namespace = text(object, "/metadata/namespace");
     if !namespace.is_empty() {
-        // Writing to a text cannot fail.
-        let _ = write!(head, " in namespace {namespace}");
+        head.push_str(&format!(" in namespace {namespace}"));
     }
-    let created = text(object, "/metadata/creationTimestamp").parse().ok();
-    let _ = write!(
-        head,
+    head.push_str(&format!(
         "\n{}, {} old, generation {}\n",
         kind.title(),
-        events::age(created, now),
+        events::age(time(object, "/metadata/creationTimestamp"), now),
         object
             .pointer("/metadata/generation")
             .and_then(Value::as_i64)
             .unwrap_or_default()
-    );
+    ));
     for name in ["labels", "annotations"] {
         let pairs: Vec<String> = object
             .pointer(&format!("/metadata/{name}"))
@@ -159,7 +159,7 @@ fn head(kind: &Served, object: &Value, now: Timestamp) -> String {
             .map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or_default()))
             .collect();
         if !pairs.is_empty() {
-            let _ = writeln!(head, "{name}: {}", pairs.join(", "));
+            head.push_str(&format!("{name}: {}\n", pairs.join(", ")));
         }
     }
     head
@@ -170,9 +170,9 @@ fn section(text: &mut String, heading: &str, rows: &[Vec<String>]) {
     if rows.is_empty() {
         return;
     }
-    let _ = write!(text, "\n{heading}\n");
+    text.push_str(&format!("\n{heading}\n"));
     for line in terminal::table(rows).lines() {
-        let _ = writeln!(text, "  {line}");
+        text.push_str(&format!("  {line}\n"));
     }
 }
 
@@ -304,7 +304,7 @@ fn condition_rows(object: &Value, now: Timestamp) -> Vec<Vec<String>> {
         .into_iter()
         .flatten()
         .map(|condition| {
-            let since = text(condition, "/lastTransitionTime").parse().ok();
+            let since = time(condition, "/lastTransitionTime");
             let message = text(condition, "/message")
                 .split_whitespace()
                 .collect::<Vec<_>>()

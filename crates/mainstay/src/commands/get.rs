@@ -147,13 +147,7 @@ async fn objects(
 
 /// Says what was not found.
 fn conclude(printed: usize, missing: Vec<Failure>, targets: &[Target], query: &Query) -> Result<(), Failure> {
-    let mut missing = missing.into_iter();
-    if let Some(last) = missing.next_back() {
-        for failure in missing {
-            terminal::error(&failure.text, failure.hint.as_deref());
-        }
-        return Err(last);
-    }
+    terminal::all(missing)?;
     if printed == 0 {
         let titles: Vec<String> = targets.iter().map(|target| target.kind.title()).collect();
         let place = match &query.namespace {

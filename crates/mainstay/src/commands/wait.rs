@@ -61,14 +61,7 @@ pub(crate) async fn run(arguments: &WaitArguments) -> Result<(), Failure> {
             .map(|(target, namespace, name)| one(&client, target, namespace, name, &arguments.state, ends)),
     )
     .await;
-    let mut failures: Vec<Failure> = ended.into_iter().filter_map(Result::err).collect();
-    let Some(last) = failures.pop() else {
-        return Ok(());
-    };
-    for failure in &failures {
-        terminal::error(&failure.text, failure.hint.as_deref());
-    }
-    Err(last)
+    terminal::all(ended.into_iter().filter_map(Result::err).collect())
 }
 
 async fn one(
