@@ -166,7 +166,7 @@ impl Worker {
             Some(Start::At(at)) => Some(at),
             Some(Start::OnChange) | None => None,
         });
-        let due = starts.chain(self.retry_at).chain(self.token_due()).min();
+        let due = next_due(starts, self.retry_at, self.token_due());
         let timer = async {
             match due {
                 Some(at) => tokio::time::sleep_until(at).await,
@@ -283,6 +283,17 @@ impl Worker {
     }
 }
 
+/// When the loop goes on by itself. A token that is due does not make what failed be tried again before its time: until
+/// then it would be due all the time.
+fn next_due(
+    starts: impl Iterator<Item = Instant>,
+    retry_at: Option<Instant>,
+    token: Option<Instant>,
+) -> Option<Instant> {
+    let token = token.max(retry_at.filter(|_| token.is_some()));
+    starts.chain(retry_at).chain(token).min()
+}
+
 /// What the Event of a restart says; the first one follows at once.
 fn restart_note(container: &str, wait: Duration, told: &str) -> String {
     if wait.is_zero() {
@@ -295,6 +306,28 @@ fn restart_note(container: &str, wait: Duration, told: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_token_that_is_due_does_not_precede_the_next_try() {
+        let now = Instant::now();
+        let after = |seconds| now + Duration::from_secs(seconds);
+        for (start, retry_at, token, expected) in [
+            // The token was due when the objects could not be read: the next try is after the wait.
+            (None, Some(5), Some(0), Some(5)),
+            (None, Some(5), Some(9), Some(5)),
+            (Some(1), Some(5), Some(0), Some(1)),
+            (None, None, Some(3), Some(3)),
+            (None, Some(5), None, Some(5)),
+            (None, None, None, None),
+        ] {
+            let due = next_due(
+                start.map(after).into_iter(),
+                retry_at.map(after),
+                token.map(after),
+            );
+            assert_eq!(due, expected.map(after), "{start:?} {retry_at:?} {token:?}");
+        }
+    }
 
     #[test]
     fn an_event_of_a_restart_names_a_wait_only_where_there_is_one() {
