@@ -204,14 +204,20 @@ impl<'a> Round<'a> {
         let counted_failed = status.failed.unwrap_or(0) + more_failed;
         let seen = self.seen;
         for pod in seen.pods.iter().filter(|pod| pods::is_tracked(pod)) {
-            if succeeded.len() + failed.len() >= BURST {
-                break;
-            }
             let uid = pod.uid().unwrap_or_default();
+            if succeeded.contains(&uid) || failed.contains(&uid) {
+                // Whatever became of it since: it counts as what it was first. It is let go also if the lists are full,
+                // since nothing else makes them shorter.
+                self.plan.release.push(target(pod, true));
+                continue;
+            }
+            if succeeded.len() + failed.len() >= BURST {
+                continue;
+            }
             if pods::phase(pod) == "Succeeded" {
-                self.count_success(pod, &uid, &mut succeeded);
+                self.count_success(pod, uid, &mut succeeded);
             } else if pods::has_failed(pod, self.only_replaces_failed()) {
-                self.count_failure(pod, &uid, &mut failed);
+                self.count_failure(pod, uid, &mut failed);
             }
         }
         self.failed = counted_failed + count(failed.len());
@@ -238,19 +244,19 @@ impl<'a> Round<'a> {
         });
     }
 
-    fn count_success(&mut self, pod: &Pod, uid: &str, uncounted: &mut Vec<String>) {
+    fn count_success(&mut self, pod: &Pod, uid: String, uncounted: &mut Vec<String>) {
         if self.is_indexed() {
             // What counts is the index; a second success of it does not.
             if let Some(index) = self.index_of(pod) {
                 self.completed.insert(index);
             }
-        } else if !uncounted.iter().any(|known| known == uid) {
-            uncounted.push(uid.to_owned());
+        } else {
+            uncounted.push(uid);
         }
         self.plan.release.push(target(pod, true));
     }
 
-    fn count_failure(&mut self, pod: &Pod, uid: &str, uncounted: &mut Vec<String>) {
+    fn count_failure(&mut self, pod: &Pod, uid: String, uncounted: &mut Vec<String>) {
         let verdict = failures::verdict(self.spec, pod);
         if let Some(limit) = self.spec.backoff_limit_per_index
             && let Some(index) = self.index_of(pod)
@@ -263,8 +269,8 @@ impl<'a> Round<'a> {
         if let Verdict::FailJob(message) = &verdict {
             self.failed_by_rule.get_or_insert_with(|| message.clone());
         }
-        if verdict != Verdict::Ignore && !uncounted.iter().any(|known| known == uid) {
-            uncounted.push(uid.to_owned());
+        if verdict != Verdict::Ignore {
+            uncounted.push(uid);
         }
         self.plan.release.push(target(pod, true));
     }

@@ -171,6 +171,34 @@ fn each_pod_is_counted_once_in_three_steps() {
 }
 
 #[test]
+fn a_pod_that_was_counted_as_failed_and_then_succeeds_is_only_let_go() {
+    // KA-050
+    for completion_mode in ["NonIndexed", "Indexed"] {
+        let spec = json!({ "completions": 2, "completionMode": completion_mode });
+        let status = json!({ "uncountedTerminatedPods": { "failed": ["a"] } });
+        let seen = [pod("a", "Succeeded", indexed(0, 0))];
+        let plan = round(&job(spec, status), &seen, 20);
+        let uncounted = plan.status.uncounted_terminated_pods.clone().unwrap();
+        assert_eq!(
+            (uncounted.failed, uncounted.succeeded),
+            (Some(vec!["a".to_owned()]), None)
+        );
+        assert_eq!(plan.status.completed_indexes, None);
+        assert_eq!(plan.release.len(), 1);
+    }
+}
+
+#[test]
+fn pods_that_fill_the_list_of_the_uncounted_are_let_go() {
+    // KA-050
+    let names: Vec<String> = (0..500).map(|number| format!("p{number}")).collect();
+    let seen: Vec<Pod> = names.iter().map(|name| pod(name, "Failed", json!({}))).collect();
+    let status = json!({ "uncountedTerminatedPods": { "failed": names } });
+    let plan = round(&job(json!({ "backoffLimit": 1000 }), status), &seen, 20);
+    assert_eq!(plan.release.len(), 500);
+}
+
+#[test]
 fn a_job_is_complete_when_its_pods_are_counted() {
     // KA-050
     let (job, plan) = settle(
