@@ -164,8 +164,9 @@ fn due(cron_job: &CronJob, jobs: &[Job], schedule: &Schedule, now: Timestamp, pl
     let Some(spec) = &cron_job.spec else { return };
     let created = cron_job.creation_timestamp().map_or(now, |time| time.0);
     let last = plan.status.last_schedule_time.as_ref().map(|time| time.0);
-    let mut earliest = last.unwrap_or(created);
-    plan.again_at = schedule.next(now.max(earliest));
+    let start = last.unwrap_or(created);
+    let mut earliest = start;
+    plan.again_at = schedule.next(start, now.max(start));
     let tolerance = spec
         .starting_deadline_seconds
         .map(|seconds| Duration::from_secs(u64::try_from(seconds).unwrap_or(0)));
@@ -173,15 +174,16 @@ fn due(cron_job: &CronJob, jobs: &[Job], schedule: &Schedule, now: Timestamp, pl
         let bound = now.saturating_sub(tolerance).unwrap_or(Timestamp::MIN);
         earliest = earliest.max(bound);
     }
-    let Some(time) = schedule.last(earliest, now) else {
+    let Some(time) = schedule.last(start, earliest, now) else {
         // A time that passed too long ago to be made up for.
-        if let Some(time) = schedule.last(last.unwrap_or(created), now) {
+        if let Some(time) = schedule.last(start, start, now) {
             let message = format!("Missed scheduled time to start a job: {}", schedule.shown(time));
             plan.note(true, "MissSchedule", message);
         }
         return;
     };
-    let mut missed = std::iter::successors(schedule.next(earliest), |time| schedule.next(*time));
+    let mut missed =
+        std::iter::successors(schedule.next(start, earliest), |time| schedule.next(start, *time));
     if missed.nth(MANY_MISSED).is_some_and(|time| time <= now) {
         let message =
             "too many missed start times. Set or decrease .spec.startingDeadlineSeconds or check clock skew";

@@ -91,10 +91,11 @@ impl Schedule {
         })
     }
 
-    /// The first time after `after`; `None` if there is none, as on the 30th of February.
-    pub(super) fn next(&self, after: Timestamp) -> Option<Timestamp> {
+    /// The first time after `after`; `None` if there is none, as on the 30th of February. `start` is the last time there
+    /// was, or when the CronJob was made: `@every` counts from there.
+    pub(super) fn next(&self, start: Timestamp, after: Timestamp) -> Option<Timestamp> {
         match &self.times {
-            Times::Every(wait) => whole_seconds(after).saturating_add(*wait).ok(),
+            Times::Every(wait) => every(*wait, start, after, 1).filter(|next| *next > after),
             Times::Fields(cron) => {
                 let from = after.to_zoned(self.zone.clone());
                 let found = cron.find_next_occurrence(&from, false).ok()?;
@@ -103,15 +104,10 @@ impl Schedule {
         }
     }
 
-    /// The last time after `earliest` that is not after `now`.
-    pub(super) fn last(&self, earliest: Timestamp, now: Timestamp) -> Option<Timestamp> {
+    /// The last time after `earliest` that is not after `now`. `start` as for [`Schedule::next`].
+    pub(super) fn last(&self, start: Timestamp, earliest: Timestamp, now: Timestamp) -> Option<Timestamp> {
         let last = match &self.times {
-            Times::Every(wait) => {
-                let wait = i64::try_from(wait.as_secs()).unwrap_or(i64::MAX);
-                let start = whole_seconds(earliest).as_second();
-                let times = now.as_second().checked_sub(start)? / wait;
-                Timestamp::from_second(start.checked_add(times.checked_mul(wait)?)?).ok()?
-            }
+            Times::Every(wait) => every(*wait, start, now, 0)?,
             Times::Fields(cron) => {
                 let to = whole_seconds(now).to_zoned(self.zone.clone());
                 whole_seconds(cron.find_previous_occurrence(&to, true).ok()?.timestamp())
@@ -129,6 +125,14 @@ impl Schedule {
             zoned.strftime("%Y-%m-%dT%H:%M:%S%:z").to_string()
         }
     }
+}
+
+/// The last time up to `time` of those that follow `start` at this distance, and so many more.
+fn every(wait: Duration, start: Timestamp, time: Timestamp, more: i64) -> Option<Timestamp> {
+    let wait = i64::try_from(wait.as_secs()).unwrap_or(i64::MAX);
+    let start = start.as_second();
+    let times = time.as_second().checked_sub(start)?.max(0) / wait + more;
+    Timestamp::from_second(start.checked_add(times.checked_mul(wait)?)?).ok()
 }
 
 fn whole_seconds(time: Timestamp) -> Timestamp {
@@ -182,7 +186,7 @@ mod tests {
         let mut time = at(after);
         (0..count)
             .map(|_| {
-                time = schedule.next(time).unwrap();
+                time = schedule.next(time, time).unwrap();
                 time.to_string()
             })
             .collect()
@@ -211,7 +215,7 @@ mod tests {
         assert!(
             Schedule::parse("0 0 30 2 *", None)
                 .unwrap()
-                .next(at("2026-01-01T00:00:00Z"))
+                .next(at("2026-01-01T00:00:00Z"), at("2026-01-01T00:00:00Z"))
                 .is_none()
         );
         for wrong in [
@@ -290,7 +294,7 @@ mod tests {
         ] {
             let last = Schedule::parse(schedule, None)
                 .unwrap()
-                .last(at(earliest), at(now));
+                .last(at(earliest), at(earliest), at(now));
             assert_eq!(last, expected.map(at), "{schedule} {earliest} {now}");
         }
     }

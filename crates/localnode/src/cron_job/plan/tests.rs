@@ -170,3 +170,27 @@ fn a_schedule_without_meaning_is_reported() {
         assert_eq!((reasons(&plan), plan.again_at), (vec![reason], None));
     }
 }
+
+#[test]
+fn every_so_often_counts_from_the_last_time_whenever_it_is_looked_at() {
+    // KA-050
+    let every = json!({ "schedule": "@every 90s" });
+    let status = json!({ "lastScheduleTime": "2026-01-01T01:00:00Z" });
+    // Looked at a minute after the last time, as it is at the latest.
+    let early = plan(
+        &cron_job(every.clone(), status.clone()),
+        &[],
+        at("2026-01-01T01:01:00Z"),
+    );
+    assert_eq!(
+        (made(&early), early.again_at),
+        (None, Some(at("2026-01-01T01:01:30Z")))
+    );
+    // A deadline that is shorter than the distance moves no time.
+    let tolerant = json!({ "schedule": "@every 90s", "startingDeadlineSeconds": 10 });
+    for spec in [every, tolerant] {
+        let due = plan(&cron_job(spec, status.clone()), &[], at("2026-01-01T01:01:31Z"));
+        assert_eq!(made(&due).unwrap().1, at("2026-01-01T01:01:30Z"));
+        assert_eq!(due.again_at, Some(at("2026-01-01T01:03:00Z")));
+    }
+}
