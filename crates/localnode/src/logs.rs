@@ -231,7 +231,8 @@ impl PodLogs {
         Ok(log)
     }
 
-    /// Makes the log of a run that a former process ended readable again, and that of the run before it.
+    /// Makes the log of a run that a former process ended readable again, and that of the run before it. Opens no file
+    /// if there is one for this container already: a Pod that ended may change as often as it likes.
     pub(crate) fn restore(
         &self,
         folder: &Path,
@@ -239,6 +240,18 @@ impl PodLogs {
         run: i32,
         clock: &SharedClock,
     ) -> io::Result<()> {
+        let key = (
+            container.namespace.to_owned(),
+            container.pod.to_owned(),
+            container.container.to_owned(),
+        );
+        let known = {
+            let containers = self.containers.read().unwrap_or_else(PoisonError::into_inner);
+            containers.get(&key).is_some_and(|runs| runs.uid == container.uid)
+        };
+        if known {
+            return Ok(());
+        }
         let folder = folder.join(container.container);
         let ended = |run: i32| -> io::Result<Option<Arc<RunLog>>> {
             let path = folder.join(format!("{run}.log"));
@@ -252,18 +265,13 @@ impl PodLogs {
         let Some(current) = ended(run)? else {
             return Ok(());
         };
-        let key = (
-            container.namespace.to_owned(),
-            container.pod.to_owned(),
-            container.container.to_owned(),
-        );
         let runs = Runs {
             uid: container.uid.to_owned(),
             current,
             previous: ended(run - 1)?,
         };
         let mut containers = self.containers.write().unwrap_or_else(PoisonError::into_inner);
-        containers.entry(key).or_insert(runs);
+        containers.insert(key, runs);
         Ok(())
     }
 
@@ -558,6 +566,39 @@ mod tests {
         assert_eq!(
             world.read(|query| query.tail_lines = Some(2)).await.unwrap(),
             "2498\n2499\n"
+        );
+    }
+
+    #[tokio::test]
+    async fn a_log_that_is_known_is_restored_without_touching_its_file() {
+        let world = World::new();
+        world.start(0).line("before");
+        let restarted = World {
+            logs: PodLogs::default(),
+            ..world
+        };
+        let name = ContainerName {
+            namespace: "ns",
+            pod: "pod",
+            uid: "uid",
+            container: "c",
+        };
+        let restore = |name: &ContainerName<'_>| {
+            let clock: SharedClock = restarted.clock.clone();
+            restarted.logs.restore(restarted.folder.path(), name, 0, &clock)
+        };
+        restore(&name).unwrap();
+        // Nobody can open this.
+        let path = restarted.folder.path().join("c").join("0.log");
+        std::fs::remove_file(&path).unwrap();
+        std::fs::create_dir(&path).unwrap();
+        restore(&name).unwrap();
+        assert!(
+            restore(&ContainerName {
+                uid: "another",
+                ..name
+            })
+            .is_err()
         );
     }
 
