@@ -5,8 +5,7 @@
 mod plan;
 mod schedule;
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt;
@@ -22,11 +21,10 @@ use tokio_util::sync::CancellationToken;
 
 use crate::error::ReconcileError;
 use crate::events::Events;
+use crate::waits::Waits;
 use crate::{owner, shutdown, until, writing};
-use plan::{Note, Plan};
+use plan::Plan;
 
-/// How long after a failure a CronJob is looked at again.
-const RETRY: Duration = Duration::from_secs(1);
 /// The longest time until a CronJob is looked at: a machine that slept has slept through its timers.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
@@ -34,12 +32,8 @@ struct Context {
     client: Client,
     clock: SharedClock,
     events: Events,
-    told: Told,
+    waits: Waits,
 }
-
-/// What was said in the last round about each CronJob, by UID: the next round often sees the same. A std mutex: never
-/// held across an await.
-type Told = Mutex<BTreeMap<String, Vec<Note>>>;
 
 /// Runs the controller until it is cancelled.
 pub(crate) async fn run(client: Client, clock: SharedClock, events: Events, cancellation: CancellationToken) {
@@ -51,13 +45,15 @@ pub(crate) async fn run(client: Client, clock: SharedClock, events: Events, canc
         client,
         clock,
         events,
-        told: Told::default(),
+        waits: Waits::default(),
     });
+    let noted = Arc::clone(&context);
     let running = controller
         .owns(jobs, watcher::Config::default())
         .graceful_shutdown_on(cancellation.clone().cancelled_owned())
         .run(reconcile, retry, context)
-        .for_each(|outcome| {
+        .for_each(move |outcome| {
+            noted.waits.note(&outcome);
             if let Err(error) = outcome {
                 tracing::debug!(%error, "a CronJob is looked at again");
             }
@@ -66,11 +62,11 @@ pub(crate) async fn run(client: Client, clock: SharedClock, events: Events, canc
     shutdown::ended(running, listed, cancellation).await;
 }
 
-fn retry(cron_job: Arc<CronJob>, error: &ReconcileError, _context: Arc<Context>) -> Next {
+fn retry(cron_job: Arc<CronJob>, error: &ReconcileError, context: Arc<Context>) -> Next {
     if !error.is_race() {
         tracing::warn!(cron_job = %cron_job.name_any(), namespace = ?cron_job.namespace(), %error, "a CronJob could not be brought forward");
     }
-    Next::requeue(RETRY)
+    Next::requeue(context.waits.after_failure(&*cron_job))
 }
 
 async fn reconcile(cached: Arc<CronJob>, context: Arc<Context>) -> Result<Next, ReconcileError> {
@@ -78,7 +74,6 @@ async fn reconcile(cached: Arc<CronJob>, context: Arc<Context>) -> Result<Next, 
     let cron_jobs = Api::<CronJob>::namespaced(context.client.clone(), &namespace);
     let jobs = Api::<Job>::namespaced(context.client.clone(), &namespace);
     let Some(mut cron_job) = cron_jobs.get_opt(&cached.name_any()).await? else {
-        news(&context.told, &cached.uid().unwrap_or_default(), &[]);
         return Ok(Next::await_change());
     };
     if cron_job.uid() != cached.uid() {
@@ -90,7 +85,7 @@ async fn reconcile(cached: Arc<CronJob>, context: Arc<Context>) -> Result<Next, 
     let now = context.clock.now();
     let plan = plan::plan(&cron_job, &owned, now);
     write_status(&mut cron_job, plan.status.clone(), &cron_jobs).await?;
-    for note in news(&context.told, &uid, &plan.notes) {
+    for note in &plan.notes {
         if note.warning {
             context
                 .events
@@ -109,20 +104,6 @@ async fn reconcile(cached: Arc<CronJob>, context: Arc<Context>) -> Result<Next, 
         Some(at) => Next::requeue(until(now, at).min(LONGEST_WAIT)),
         None => Next::await_change(),
     })
-}
-
-/// What was not said in the last round.
-fn news(told: &Told, uid: &str, notes: &[Note]) -> Vec<Note> {
-    let mut told = told.lock().unwrap_or_else(PoisonError::into_inner);
-    let before = told.remove(uid).unwrap_or_default();
-    if !notes.is_empty() {
-        told.insert(uid.to_owned(), notes.to_vec());
-    }
-    notes
-        .iter()
-        .filter(|note| !before.contains(note))
-        .cloned()
-        .collect()
 }
 
 /// Writes the status if it says something new.
@@ -171,6 +152,15 @@ async fn remove(
     Ok(())
 }
 
+/// Whether the namespace goes, and the CronJob with it: nobody needs to be told that no Job is made.
+fn is_ending_namespace(error: &kube::Error) -> bool {
+    let kube::Error::Api(status) = error else {
+        return false;
+    };
+    let mut causes = status.details.iter().flat_map(|details| &details.causes);
+    causes.any(|cause| cause.reason == "NamespaceTerminating")
+}
+
 /// Makes the Job that is due; the status that says so.
 async fn create(
     cron_job: &CronJob,
@@ -183,8 +173,7 @@ async fn create(
     let made = match jobs.create(&writing::post(), job).await {
         Ok(made) => made,
         Err(error) => {
-            let is_ending = matches!(&error, kube::Error::Api(status) if status.reason == "Forbidden");
-            if !is_ending {
+            if !is_ending_namespace(&error) {
                 let note = format!("Error creating job: {error}");
                 events.warning(cron_job, "FailedCreate", &note).await;
             }
@@ -211,4 +200,24 @@ async fn create(
     active.push(reference);
     status.last_schedule_time = Some(Time(time));
     Ok(status)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::expect_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_refused_because_the_namespace_goes_is_not_told() {
+        let refused = |details: serde_json::Value| {
+            let status = serde_json::json!({ "status": "Failure", "reason": "Forbidden", "code": 403, "message": "no", "details": details });
+            kube::Error::Api(serde_json::from_value(status).unwrap())
+        };
+        let ending = serde_json::json!({ "causes": [{ "reason": "NamespaceTerminating", "field": "metadata.namespace" }] });
+        assert!(is_ending_namespace(&refused(ending)));
+        // As a policy or a quota refuses it.
+        assert!(!is_ending_namespace(&refused(
+            serde_json::json!({ "kind": "jobs" })
+        )));
+    }
 }

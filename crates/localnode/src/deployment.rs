@@ -23,16 +23,15 @@ use tokio_util::sync::CancellationToken;
 
 use crate::error::ReconcileError;
 use crate::events::Events;
+use crate::waits::Waits;
 use crate::{owner, shutdown, writing};
 use plan::{Action, Plan, Seen};
-
-/// How long after a failure a Deployment is looked at again.
-const RETRY: Duration = Duration::from_secs(1);
 
 struct Context {
     client: Client,
     clock: SharedClock,
     events: Events,
+    waits: Waits,
 }
 
 /// Runs the controller until it is cancelled.
@@ -43,7 +42,9 @@ pub(crate) async fn run(client: Client, clock: SharedClock, events: Events, canc
         client: client.clone(),
         clock,
         events,
+        waits: Waits::default(),
     });
+    let noted = Arc::clone(&context);
     let controller = Controller::new(deployments, watcher::Config::default());
     let store = controller.store();
     let listed = controller.store();
@@ -63,7 +64,8 @@ pub(crate) async fn run(client: Client, clock: SharedClock, events: Events, canc
         })
         .graceful_shutdown_on(cancellation.clone().cancelled_owned())
         .run(reconcile, retry, context)
-        .for_each(|outcome| {
+        .for_each(move |outcome| {
+            noted.waits.note(&outcome);
             if let Err(error) = outcome {
                 tracing::debug!(%error, "a Deployment is looked at again");
             }
@@ -72,11 +74,11 @@ pub(crate) async fn run(client: Client, clock: SharedClock, events: Events, canc
     shutdown::ended(running, listed, cancellation).await;
 }
 
-fn retry(deployment: Arc<Deployment>, error: &ReconcileError, _context: Arc<Context>) -> Next {
+fn retry(deployment: Arc<Deployment>, error: &ReconcileError, context: Arc<Context>) -> Next {
     if !error.is_race() {
         tracing::warn!(deployment = %deployment.name_any(), namespace = ?deployment.namespace(), %error, "a Deployment could not be brought forward");
     }
-    Next::requeue(RETRY)
+    Next::requeue(context.waits.after_failure(&*deployment))
 }
 
 async fn reconcile(cached: Arc<Deployment>, context: Arc<Context>) -> Result<Next, ReconcileError> {

@@ -26,14 +26,13 @@ use tokio_util::sync::CancellationToken;
 
 use crate::error::ReconcileError;
 use crate::events::Events;
+use crate::waits::Waits;
 use crate::{owner, shutdown, until, writing};
 use plan::{Plan, Seen, Target};
 
 pub(crate) use conditions::holds;
 pub use failures::JobBackOffOptions;
 
-/// How long after a failure a Job is looked at again.
-const RETRY: Duration = Duration::from_secs(1);
 /// The longest time until a Job that waits for something is looked at: a machine that slept has slept through its timers.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
 /// Pods made, removed or let go at the same time.
@@ -43,6 +42,7 @@ struct Context {
     client: Client,
     clock: SharedClock,
     events: Events,
+    waits: Waits,
     back_off: JobBackOffOptions,
 }
 
@@ -63,8 +63,10 @@ pub(crate) async fn run(
         client,
         clock,
         events,
+        waits: Waits::default(),
         back_off,
     });
+    let noted = Arc::clone(&context);
     let running = controller
         .watches(pods, watcher::Config::default(), |pod: Pod| {
             let reference = owner::controller_of(&pod).filter(|reference| reference.kind == "Job")?;
@@ -73,7 +75,8 @@ pub(crate) async fn run(
         })
         .graceful_shutdown_on(cancellation.clone().cancelled_owned())
         .run(reconcile, retry, context)
-        .for_each(|outcome| {
+        .for_each(move |outcome| {
+            noted.waits.note(&outcome);
             if let Err(error) = outcome {
                 tracing::debug!(%error, "a Job is looked at again");
             }
@@ -82,11 +85,11 @@ pub(crate) async fn run(
     futures::future::join(shutdown::ended(running, listed, cancellation), let_go).await;
 }
 
-fn retry(job: Arc<Job>, error: &ReconcileError, _context: Arc<Context>) -> Next {
+fn retry(job: Arc<Job>, error: &ReconcileError, context: Arc<Context>) -> Next {
     if !error.is_race() {
         tracing::warn!(job = %job.name_any(), namespace = ?job.namespace(), %error, "a Job could not be brought forward");
     }
-    Next::requeue(RETRY)
+    Next::requeue(context.waits.after_failure(&*job))
 }
 
 async fn reconcile(cached: Arc<Job>, context: Arc<Context>) -> Result<Next, ReconcileError> {

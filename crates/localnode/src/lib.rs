@@ -33,6 +33,7 @@ mod root_certificate;
 mod scheduler;
 pub mod services;
 mod shutdown;
+mod waits;
 mod writing;
 
 use std::collections::BTreeMap;

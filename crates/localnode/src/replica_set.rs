@@ -6,7 +6,6 @@
 mod plan;
 
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use futures::{StreamExt, TryStreamExt};
 use k8s_openapi::api::apps::v1::{ReplicaSet, ReplicaSetCondition};
@@ -22,12 +21,11 @@ use tokio_util::sync::CancellationToken;
 
 use crate::error::ReconcileError;
 use crate::events::Events;
+use crate::waits::Waits;
 use crate::{owner, shutdown, writing};
 
 pub(crate) use plan::{first_to_go, ready_since};
 
-/// How long after a failure a ReplicaSet is looked at again.
-const RETRY: Duration = Duration::from_secs(1);
 /// Pods made or removed at the same time.
 const PARALLEL: usize = 16;
 
@@ -35,6 +33,7 @@ struct Context {
     client: Client,
     clock: SharedClock,
     events: Events,
+    waits: Waits,
     strays: Strays,
 }
 
@@ -51,6 +50,14 @@ pub(crate) async fn run(client: Client, clock: SharedClock, events: Events, canc
     let listed = controller.store();
     let strays = Strays::default();
     let found = Arc::clone(&strays);
+    let context = Arc::new(Context {
+        client,
+        clock,
+        events,
+        waits: Waits::default(),
+        strays,
+    });
+    let noted = Arc::clone(&context);
     let running = controller
         .watches(pods, watcher::Config::default(), move |pod: Pod| {
             // A Pod concerns its controller; an orphan, whoever selects it.
@@ -83,17 +90,9 @@ pub(crate) async fn run(client: Client, clock: SharedClock, events: Events, canc
                 .collect()
         })
         .graceful_shutdown_on(cancellation.clone().cancelled_owned())
-        .run(
-            reconcile,
-            retry,
-            Arc::new(Context {
-                client,
-                clock,
-                events,
-                strays,
-            }),
-        )
-        .for_each(|outcome| {
+        .run(reconcile, retry, context)
+        .for_each(move |outcome| {
+            noted.waits.note(&outcome);
             if let Err(error) = outcome {
                 tracing::debug!(%error, "a ReplicaSet is looked at again");
             }
@@ -102,11 +101,11 @@ pub(crate) async fn run(client: Client, clock: SharedClock, events: Events, canc
     shutdown::ended(running, listed, cancellation).await;
 }
 
-fn retry(replica_set: Arc<ReplicaSet>, error: &ReconcileError, _context: Arc<Context>) -> Next {
+fn retry(replica_set: Arc<ReplicaSet>, error: &ReconcileError, context: Arc<Context>) -> Next {
     if !error.is_race() {
         tracing::warn!(replica_set = %replica_set.name_any(), namespace = ?replica_set.namespace(), %error, "a ReplicaSet could not be brought forward");
     }
-    Next::requeue(RETRY)
+    Next::requeue(context.waits.after_failure(&*replica_set))
 }
 
 async fn reconcile(cached: Arc<ReplicaSet>, context: Arc<Context>) -> Result<Next, ReconcileError> {

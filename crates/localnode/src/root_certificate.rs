@@ -1,7 +1,7 @@
 //! The ConfigMap `kube-root-ca.crt` of every namespace: by what programs in it trust the API. Source: what
 //! kube-controller-manager's root-ca-certificate-publisher does. Requirement KA-010.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use futures::StreamExt;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
@@ -10,17 +10,15 @@ use kube::{Api, Client, ResourceExt, api::Patch};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
-use crate::{error::ReconcileError, writing};
+use crate::{error::ReconcileError, shutdown, waits::Waits, writing};
 
 const NAME: &str = "kube-root-ca.crt";
 const KEY: &str = "ca.crt";
 const DESCRIPTION: &str = "Contains a CA bundle that can be used to verify the kube-apiserver when using internal endpoints such as the internal service IP or kubernetes.default.svc. No other usage is guaranteed across distributions of Kubernetes clusters.";
 
-/// How long a ConfigMap that could not be written waits for the next attempt.
-const RETRY: Duration = Duration::from_secs(1);
-
 struct Publisher {
     client: Client,
+    waits: Waits,
     certificate: String,
 }
 
@@ -28,19 +26,26 @@ struct Publisher {
 pub(crate) async fn run(client: Client, certificate: String, cancellation: CancellationToken) {
     let publisher = Arc::new(Publisher {
         client: client.clone(),
+        waits: Waits::default(),
         certificate,
     });
     let published = watcher::Config::default().fields(&format!("metadata.name={NAME}"));
-    Controller::new(Api::<Namespace>::all(client.clone()), watcher::Config::default())
+    let noted = Arc::clone(&publisher);
+    let controller = Controller::new(Api::<Namespace>::all(client.clone()), watcher::Config::default());
+    let listed = controller.store();
+    let running = controller
         .watches(
             Api::<ConfigMap>::all(client),
             published,
             |config_map: ConfigMap| config_map.namespace().map(|namespace| ObjectRef::new(&namespace)),
         )
-        .graceful_shutdown_on(cancellation.cancelled_owned())
+        .graceful_shutdown_on(cancellation.clone().cancelled_owned())
         .run(publish, retry, publisher)
-        .for_each(|_| futures::future::ready(()))
-        .await;
+        .for_each(move |outcome| {
+            noted.waits.note(&outcome);
+            futures::future::ready(())
+        });
+    shutdown::ended(running, listed, cancellation).await;
 }
 
 async fn publish(namespace: Arc<Namespace>, publisher: Arc<Publisher>) -> Result<Action, ReconcileError> {
@@ -66,7 +71,7 @@ async fn publish(namespace: Arc<Namespace>, publisher: Arc<Publisher>) -> Result
     Ok(Action::await_change())
 }
 
-fn retry<E: fmt::Display>(namespace: Arc<Namespace>, error: &E, _: Arc<Publisher>) -> Action {
+fn retry(namespace: Arc<Namespace>, error: &ReconcileError, publisher: Arc<Publisher>) -> Action {
     tracing::warn!(namespace = %namespace.name_any(), %error, "the certificate authority was not published");
-    Action::requeue(RETRY)
+    Action::requeue(publisher.waits.after_failure(&*namespace))
 }

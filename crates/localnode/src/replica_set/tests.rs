@@ -1,3 +1,5 @@
+use std::time::Duration;
+
 use jiff::Timestamp;
 use serde_json::{Value, json};
 

@@ -460,7 +460,7 @@ pub(crate) async fn ends_when_cancelled(client: Client) {
         host_environment: std::collections::BTreeMap::new(),
         clock: clock::system(),
         random: random::system(),
-        certificate_authority: None,
+        certificate_authority: Some(CERTIFICATE.to_owned()),
         parts: Parts::default(),
     });
     let stop = CancellationToken::new();
