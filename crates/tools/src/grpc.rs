@@ -14,7 +14,7 @@ mod status;
 mod tests;
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeMap, HashMap},
     sync::atomic::{AtomicU32, Ordering},
     time::Duration,
 };
@@ -24,6 +24,7 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use mainstay_workload::{ConnectError, Connector, FileRoot};
 use secrecy::SecretString;
 use serde_json::{Map, Value, json};
+use tokio::time::Instant;
 use tonic::{Code, Request, metadata::MetadataMap};
 
 use self::{
@@ -35,7 +36,7 @@ use crate::{
     breaker::Verdict,
     config::{AuthConfig, GrpcConfig, GrpcRetryPolicy, HandlerConfig},
     executor::{CallContext, Called, Executor, Failure},
-    http::{Identity, conceal, headers, identity, quoted},
+    http::{Identity, conceal, conceal_within, headers, identity, in_time, quoted, signed},
     invocation::FailureReason,
     preview::Preview,
     retry::{Again, Attempts, Failed, cancelled},
@@ -92,19 +93,23 @@ impl Executor for GrpcTool {
         arguments: &Map<String, Value>,
     ) -> Result<Preview, Failure> {
         let (metadata, secrets) = self.metadata(context).await.map_err(|failed| failed.failure)?;
-        let ToolRequest {
-            tool_name,
-            arguments_json,
-            metadata: _,
-        } = self.request(arguments);
-        let message = json!({"tool_name": tool_name, "arguments_json": arguments_json});
-        Ok(Preview::of_procedure(
+        // Masked before they become the text that is sent: what is secret among them is known by its name.
+        let message = json!({"tool_name": self.tool, "arguments_json": arguments});
+        let mut preview = Preview::of_procedure(
             PROCEDURE,
             self.channel.url(),
             &metadata.into_headers(),
             &message,
             &secrets,
-        ))
+        );
+        let shown = preview
+            .body
+            .as_mut()
+            .and_then(|body| body.get_mut("arguments_json"));
+        if let Some(shown) = shown {
+            *shown = Value::from(shown.to_string());
+        }
+        Ok(preview)
     }
 
     async fn call(&self, context: &CallContext<'_>, arguments: &Map<String, Value>) -> Called {
@@ -156,9 +161,10 @@ impl GrpcTool {
     ) -> Result<Value, Failed> {
         *verdict = Verdict::Unknown;
         // Read anew, so that a rotated credential is used by the next attempt (OM-397).
-        let (metadata, secrets) = self.metadata(context).await?;
+        let ends = Instant::now() + self.timeout;
+        let (metadata, secrets) = in_time(self.timeout, ends, self.metadata(context)).await?;
         sent.fetch_add(1, Ordering::Relaxed);
-        match self.exchange(metadata, request).await {
+        match self.exchange(metadata, request, ends).await {
             Ok(response) => {
                 *verdict = Verdict::Works;
                 result(response, &secrets)
@@ -170,7 +176,12 @@ impl GrpcTool {
         }
     }
 
-    async fn exchange(&self, metadata: MetadataMap, request: &ToolRequest) -> Result<ToolResponse, Fault> {
+    async fn exchange(
+        &self,
+        metadata: MetadataMap,
+        request: &ToolRequest,
+        ends: Instant,
+    ) -> Result<ToolResponse, Fault> {
         let mut client = ToolServiceClient::new(self.channel.get())
             .max_decoding_message_size(MESSAGE_LIMIT)
             .max_encoding_message_size(MESSAGE_LIMIT);
@@ -178,12 +189,11 @@ impl GrpcTool {
         *request.metadata_mut() = metadata;
         // Told to the backend too, which need not go on with what nobody waits for.
         request.set_timeout(self.timeout);
-        let began = tokio::time::Instant::now();
-        let answered = tokio::time::timeout(self.timeout, client.execute(request)).await;
+        let answered = tokio::time::timeout_at(ends, client.execute(request)).await;
         match answered {
             Ok(Ok(response)) => Ok(response.into_inner()),
             // The client's own timer for `grpc-timeout` may be the first of two that end together.
-            Ok(Err(status)) if status.code() == Code::Cancelled && began.elapsed() >= self.timeout => {
+            Ok(Err(status)) if status.code() == Code::Cancelled && Instant::now() >= ends => {
                 Err(self.timed_out())
             }
             Ok(Err(status)) => Err(Fault::of(&status)),
@@ -224,10 +234,20 @@ impl GrpcTool {
     /// The request's metadata, and the texts that must not come back.
     async fn metadata(&self, context: &CallContext<'_>) -> Result<(MetadataMap, Vec<SecretString>), Failed> {
         let mut hidden = Vec::new();
+        let signed = signed(self.delegation, context).await?;
+        let mounted = BTreeMap::new();
         let Identity {
             credential,
             delegation,
-        } = identity(self.auth.as_ref(), self.delegation, context, &mut hidden).await?;
+            ..
+        } = identity(
+            &mounted,
+            self.auth.as_ref(),
+            signed,
+            context.credentials,
+            &mut hidden,
+        )
+        .await?;
         // What is sent as an extra is left out where gRPC cannot carry it; everything else is an error then.
         let propagated = context
             .propagated
@@ -276,10 +296,15 @@ fn result(response: ToolResponse, secrets: &[SecretString]) -> Result<Value, Fai
             format!("tool error: {message}"),
         ));
     }
-    let text = conceal(response.result_json, secrets);
-    if text.is_empty() {
+    if response.result_json.is_empty() {
         return Ok(Value::Null);
     }
-    // As an answer over HTTP that is not JSON (OM-388).
-    Ok(serde_json::from_str(&text).unwrap_or_else(|_| json!({ "result": text })))
+    Ok(match serde_json::from_str::<Value>(&response.result_json) {
+        Ok(mut value) => {
+            conceal_within(&mut value, secrets);
+            value
+        }
+        // As an answer over HTTP that is not JSON (OM-388).
+        Err(_) => json!({ "result": conceal(response.result_json, secrets) }),
+    })
 }

@@ -22,10 +22,11 @@ use http::{HeaderMap, HeaderName, HeaderValue, header};
 use mainstay_workload::{ConnectError, OutboundRequest, retry_after};
 use secrecy::SecretString;
 use serde_json::{Map, Value};
+use tokio::time::Instant;
 
-use self::shaping::Shaped;
+use self::{credentials::CredentialSources, shaping::Shaped};
 pub(crate) use self::{
-    response::{BODY_LIMIT, ERROR_BODY_BYTES, conceal, quoted},
+    response::{BODY_LIMIT, ERROR_BODY_BYTES, conceal, conceal_within, quoted},
     text_form::text_form,
 };
 use crate::{
@@ -169,9 +170,10 @@ impl HttpTool {
         status: &mut Option<u16>,
     ) -> Result<Value, Failed> {
         // Read anew, so that a rotated credential is used by the next attempt (OM-397).
-        let (headers, secrets) = self.headers(context, shaped).await?;
-        sent.fetch_add(1, Ordering::Relaxed);
         *status = None;
+        let ends = Instant::now() + self.timeout;
+        let (headers, secrets) = in_time(self.timeout, ends, self.headers(context, shaped)).await?;
+        sent.fetch_add(1, Ordering::Relaxed);
         let answer = context
             .transport
             .exchange(
@@ -180,7 +182,7 @@ impl HttpTool {
                     url: shaped.url.clone(),
                     headers,
                     body: shaped.body.clone(),
-                    deadline: self.timeout,
+                    deadline: ends.saturating_duration_since(Instant::now()),
                 },
                 BODY_LIMIT,
             )
@@ -225,20 +227,20 @@ impl HttpTool {
         context: &CallContext<'_>,
         shaped: &Shaped,
     ) -> Result<(HeaderMap, Vec<SecretString>), Failed> {
-        let unavailable = |error| Failed::never(FailureReason::CredentialUnavailable, error);
+        let signed = signed(self.delegation, context).await?;
         let mut hidden = Vec::new();
-        let mut secret = Vec::new();
-        for (name, file) in &self.secret_headers {
-            let (value, text) = credentials::secret_header(file, &context.credentials.files)
-                .await
-                .map_err(unavailable)?;
-            hidden.push(text);
-            secret.push((name.as_str(), value));
-        }
         let Identity {
+            secret,
             credential,
             delegation,
-        } = identity(self.auth.as_ref(), self.delegation, context, &mut hidden).await?;
+        } = identity(
+            &self.secret_headers,
+            self.auth.as_ref(),
+            signed,
+            context.credentials,
+            &mut hidden,
+        )
+        .await?;
         let headers = headers::assemble(headers::Sources {
             content_type: shaped.body.as_ref().map(|_| shaped.content_type.as_str()),
             fixed: Some(&self.config.headers),
@@ -257,7 +259,13 @@ impl HttpTool {
         Failed {
             failure: Failure {
                 reason: unanswered(error),
-                message: error.to_string(),
+                message: match error {
+                    // What was left of the time is an accident; the limit is what the author knows.
+                    ConnectError::TimedOut { .. } => {
+                        ConnectError::TimedOut { after: self.timeout }.to_string()
+                    }
+                    error => error.to_string(),
+                },
             },
             again: if error.is_network() {
                 over_http(self.config.retry_policy.as_ref(), HttpFault::Network)
@@ -269,41 +277,79 @@ impl HttpTool {
 }
 
 /// Who a request says that it is from and for.
-pub(crate) struct Identity {
+pub(crate) struct Identity<'a> {
+    /// The headers whose values are mounted (OM-404).
+    pub(crate) secret: Vec<(&'a str, HeaderValue)>,
     /// The header of the handler's `auth`.
     pub(crate) credential: Option<(HeaderName, HeaderValue)>,
     /// The signed statement of who is behind the call.
     pub(crate) delegation: Option<HeaderValue>,
 }
 
-/// The identity of one attempt, made anew so that a rotated credential is used (OM-397). What must not come back is added to
-/// `hidden`.
-pub(crate) async fn identity(
+/// The identity of one request, made anew so that a rotated credential is used (OM-397). `signed` is what [`signed`] made. What
+/// must not come back is added to `hidden`.
+pub(crate) async fn identity<'a>(
+    secret_headers: &'a BTreeMap<String, String>,
     auth: Option<&AuthConfig>,
-    delegates: bool,
-    context: &CallContext<'_>,
+    signed: Option<(HeaderValue, SecretString)>,
+    sources: &CredentialSources,
     hidden: &mut Vec<SecretString>,
-) -> Result<Identity, Failed> {
-    let credential = credentials::authorization(auth, context.credentials)
+) -> Result<Identity<'a>, Failed> {
+    let unavailable = |error| Failed::never(FailureReason::CredentialUnavailable, error);
+    let mut secret = Vec::new();
+    for (name, file) in secret_headers {
+        let (value, text) = credentials::secret_header(file, &sources.files)
+            .await
+            .map_err(unavailable)?;
+        hidden.push(text);
+        secret.push((name.as_str(), value));
+    }
+    let credential = credentials::authorization(auth, sources)
         .await
-        .map_err(|error| Failed::never(FailureReason::CredentialUnavailable, error))?
+        .map_err(unavailable)?
         .map(|header| {
             hidden.extend(header.hidden);
             (header.name, header.value)
         });
-    let mut delegation = None;
-    if delegates {
-        let (value, text) = context
-            .delegation
-            .header()
-            .await
-            .map_err(|error| Failed::never(FailureReason::CredentialUnavailable, error))?;
+    let delegation = signed.map(|(value, text)| {
         hidden.push(text);
-        delegation = Some(value);
-    }
+        value
+    });
     Ok(Identity {
+        secret,
         credential,
         delegation,
+    })
+}
+
+/// The statement of who is behind the call, where the handler sends one (OM-410): as a header and as the text that must not come
+/// back.
+pub(crate) async fn signed(
+    delegates: bool,
+    context: &CallContext<'_>,
+) -> Result<Option<(HeaderValue, SecretString)>, Failed> {
+    if !delegates {
+        return Ok(None);
+    }
+    let signed = context.delegation.header().await;
+    signed
+        .map(Some)
+        .map_err(|error| Failed::never(FailureReason::CredentialUnavailable, error))
+}
+
+/// What an attempt carries, within the attempt's own time: a token service that does not answer must not hold a call beyond its
+/// limit. The backend is not to blame for it.
+pub(crate) async fn in_time<T>(
+    timeout: Duration,
+    ends: Instant,
+    made: impl Future<Output = Result<T, Failed>>,
+) -> Result<T, Failed> {
+    let made = tokio::time::timeout_at(ends, made).await;
+    made.unwrap_or_else(|_| {
+        Err(Failed::never(
+            FailureReason::CredentialUnavailable,
+            format!("the handler's credential was not there within {timeout:?}; the call is refused"),
+        ))
     })
 }
 

@@ -25,5 +25,5 @@ pub use decision::{
 pub use engine::{OnUnreachable, PolicyEngine, PolicySet};
 pub use explanation::{Considered, Explanation, Finding};
 pub use header::canonical_name;
-pub(crate) use header::{is_framing, is_secret};
+pub(crate) use header::{is_framing, is_secret, is_secret_field};
 pub use spec::{Deny, HeaderInjection, HeaderSource, OnFailure, PolicySpec, RequiredClaim, Rule};

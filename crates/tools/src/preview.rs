@@ -2,32 +2,21 @@
 
 use std::collections::BTreeMap;
 
-use http::{HeaderMap, HeaderName, HeaderValue, Method};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, header};
 use secrecy::SecretString;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use url::Url;
+use url::{Url, form_urlencoded};
 
-use crate::{http::response::conceal, policy::is_secret};
+use crate::{
+    http::{conceal, conceal_within},
+    policy::{is_secret, is_secret_field},
+};
 
 /// What stands for a secret.
 const MASKED: &str = "[redacted]";
 /// Bytes of a body that is no JSON document which are shown.
 const TEXT_LIMIT: usize = 4096;
-
-/// Parts of the names of fields and query parameters whose values are credentials. Names are compared without case, `-`
-/// and `_`.
-const SECRET_FIELDS: [&str; 9] = [
-    "password",
-    "passwd",
-    "secret",
-    "token",
-    "apikey",
-    "accesskey",
-    "privatekey",
-    "credential",
-    "authorization",
-];
 
 /// A request. Its values are masked when it is made, so that it can be shown, logged and sent on.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -74,7 +63,7 @@ impl Preview {
                 .iter()
                 .map(|(name, value)| (name.to_string(), conceal(masked_header(name, value), secrets)))
                 .collect(),
-            body: body.map(|body| masked_body(body, secrets)),
+            body: body.map(|body| masked_body(headers, body, secrets)),
         }
     }
 }
@@ -97,6 +86,10 @@ fn masked_header(name: &HeaderName, value: &HeaderValue) -> String {
 
 fn masked_url(url: &Url) -> String {
     let mut url = url.clone();
+    // Some services take their key as the user's name.
+    if !url.username().is_empty() {
+        let _ = url.set_username("redacted");
+    }
     if url.password().is_some() {
         // A URL that has a password can have another one.
         let _ = url.set_password(Some("redacted"));
@@ -118,43 +111,78 @@ fn masked_url(url: &Url) -> String {
     url.to_string()
 }
 
-fn masked_body(body: &[u8], secrets: &[SecretString]) -> Value {
+fn masked_body(headers: &HeaderMap, body: &[u8], secrets: &[SecretString]) -> Value {
     match serde_json::from_slice(body) {
         Ok(mut value) => {
-            mask_fields(&mut value, secrets);
+            mask_fields(&mut value);
+            conceal_within(&mut value, secrets);
             value
         }
         Err(_) => {
-            let text = conceal(String::from_utf8_lossy(body).into_owned(), secrets);
+            let text = masked_form(headers, &String::from_utf8_lossy(body));
+            let text = conceal(text, secrets);
             Value::from(mainstay_telemetry::text::escape(&text, TEXT_LIMIT))
         }
     }
 }
 
-fn mask_fields(value: &mut Value, secrets: &[SecretString]) {
+/// A form whose secret fields are masked; any other text as it is.
+fn masked_form(headers: &HeaderMap, text: &str) -> String {
+    let kind = headers.get(header::CONTENT_TYPE);
+    let kind = kind.and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    let (media_type, parameters) = kind.split_once(';').unwrap_or((kind, ""));
+    match media_type.trim().to_ascii_lowercase().as_str() {
+        "application/x-www-form-urlencoded" => text
+            .split('&')
+            .map(|pair| match form_urlencoded::parse(pair.as_bytes()).next() {
+                Some((name, _)) if is_secret_field(&name) => {
+                    format!("{}={MASKED}", pair.split('=').next().unwrap_or_default())
+                }
+                _ => pair.to_owned(),
+            })
+            .collect::<Vec<_>>()
+            .join("&"),
+        "multipart/form-data" => {
+            let boundary = parameters
+                .split(';')
+                .find_map(|parameter| parameter.trim().strip_prefix("boundary="));
+            let delimiter = format!("--{}", boundary.unwrap_or_default().trim_matches('"'));
+            text.split(&delimiter)
+                .map(masked_part)
+                .collect::<Vec<_>>()
+                .join(&delimiter)
+        }
+        _ => text.to_owned(),
+    }
+}
+
+fn masked_part(part: &str) -> String {
+    let Some((head, content)) = part.split_once("\r\n\r\n") else {
+        return part.to_owned();
+    };
+    let name = head
+        .split_once("name=\"")
+        .and_then(|(_, rest)| rest.split('"').next());
+    if content.is_empty() || !name.is_some_and(is_secret_field) {
+        return part.to_owned();
+    }
+    format!("{head}\r\n\r\n{MASKED}\r\n")
+}
+
+fn mask_fields(value: &mut Value) {
     match value {
         Value::Object(fields) => {
             for (name, field) in fields {
                 if is_secret_field(name) && !field.is_null() {
                     *field = Value::from(MASKED);
                 } else {
-                    mask_fields(field, secrets);
+                    mask_fields(field);
                 }
             }
         }
-        Value::Array(items) => items.iter_mut().for_each(|item| mask_fields(item, secrets)),
-        Value::String(text) => *text = conceal(std::mem::take(text), secrets),
+        Value::Array(items) => items.iter_mut().for_each(mask_fields),
         _ => {}
     }
-}
-
-fn is_secret_field(name: &str) -> bool {
-    let name: String = name
-        .chars()
-        .filter(|letter| !matches!(letter, '-' | '_'))
-        .flat_map(char::to_lowercase)
-        .collect();
-    SECRET_FIELDS.iter().any(|part| name.contains(part))
 }
 
 #[cfg(test)]
@@ -175,8 +203,8 @@ mod tests {
         headers.insert("x-omnia-delegation", HeaderValue::from_static("eyJh.eyJz.c2ln"));
         headers.insert("x-omnia-session-id", HeaderValue::from_static("s1"));
         headers.insert("x-echo", HeaderValue::from_static("says hunter2-hunter2"));
-        let url = Url::parse("https://ada:pw@h/a?api_key=k1&q=a%20b&author=me").unwrap();
-        let body = json!({"access_token": "t1", "note": "hunter2-hunter2", "list": [{"password": "p1", "author": "me"}]});
+        let url = Url::parse("https://key-1:pw@h/a?api_key=k1&q=a%20b&author=me").unwrap();
+        let body = json!({"access_token": "t1", "note": "hunter2-hunter2", "hunter2-hunter2": 1, "list": [{"password": "p1", "author": "me"}]});
         let secrets = [SecretString::from("hunter2-hunter2")];
         let preview = Preview::of_http(
             &Method::POST,
@@ -189,13 +217,39 @@ mod tests {
             serde_json::to_value(&preview).unwrap(),
             json!({
                 "method": "POST",
-                "url": "https://ada:redacted@h/a?api_key=redacted&q=a+b&author=me",
+                "url": "https://redacted:redacted@h/a?api_key=redacted&q=a+b&author=me",
                 "headers": {
                     "authorization": "Bearer [redacted]", "x-api-key": "[redacted]", "x-omnia-delegation": "[redacted]",
                     "x-omnia-session-id": "s1", "x-echo": "says [REDACTED]"
                 },
-                "body": {"access_token": "[redacted]", "note": "[REDACTED]", "list": [{"password": "[redacted]", "author": "me"}]}
+                "body": {"access_token": "[redacted]", "note": "[REDACTED]", "[REDACTED]": 1, "list": [{"password": "[redacted]", "author": "me"}]}
             })
+        );
+    }
+
+    #[test]
+    fn the_secret_fields_of_a_form_are_masked_om_590() {
+        let url = Url::parse("http://h/a").unwrap();
+        let shown = |kind: &'static str, body: &str| {
+            let mut headers = HeaderMap::new();
+            headers.insert("content-type", HeaderValue::from_static(kind));
+            Preview::of_http(&Method::POST, &url, &headers, Some(body.as_bytes()), &[])
+                .body
+                .unwrap()
+        };
+        let form = "user=ada&pass%77ord=p+1&api_key=k&author=me&empty";
+        assert_eq!(
+            shown("application/x-www-form-urlencoded; charset=utf-8", form),
+            json!("user=ada&pass%77ord=[redacted]&api_key=[redacted]&author=me&empty")
+        );
+        assert_eq!(shown("text/plain", form), json!(form));
+        let part = |name: &str, content: &str| {
+            format!("--b1\r\nContent-Disposition: form-data; name=\"{name}\"\r\n\r\n{content}\r\n")
+        };
+        let parts = |secret| format!("{}{}--b1--\r\n", part("client_secret", secret), part("note", "n"));
+        assert_eq!(
+            shown("multipart/form-data; boundary=b1", &parts("s-1\r\n\r\ns-2")),
+            json!(mainstay_telemetry::text::escape(&parts("[redacted]"), TEXT_LIMIT))
         );
     }
 

@@ -6,7 +6,10 @@
 use std::{
     collections::BTreeMap,
     fmt,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
     time::Duration,
 };
 
@@ -83,8 +86,21 @@ pub(crate) struct AzureIdentity {
     places: Mutex<BTreeMap<String, Arc<Place>>>,
 }
 
-/// The last token of an audience. Held while it is replaced, so that calls of one moment ask once.
-type Place = tokio::sync::Mutex<Option<Issued>>;
+/// One audience's.
+#[derive(Default)]
+struct Place {
+    // Held while the token is replaced, so that calls of one moment ask once.
+    last: tokio::sync::Mutex<Last>,
+    // Counted while `last` is held. Whoever waited through a failure shares it: else each would wait for the service in its turn.
+    failures: AtomicU64,
+}
+
+/// The last token, and the last failure.
+#[derive(Default)]
+struct Last {
+    issued: Option<Issued>,
+    error: Option<TokenError>,
+}
 
 struct Issued {
     token: SecretString,
@@ -256,21 +272,31 @@ impl TokenSource for AzureIdentity {
             let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
             Arc::clone(places.entry(audience.to_owned()).or_default())
         };
-        let mut last = place.lock().await;
+        let known = place.failures.load(Ordering::Relaxed);
+        let mut last = place.last.lock().await;
         let now = self.clock.now();
-        if let Some(issued) = last.as_ref().filter(|issued| now < issued.replace_at) {
+        if let Some(issued) = last.issued.as_ref().filter(|issued| now < issued.replace_at) {
             return Ok(issued.token.clone());
         }
+        if place.failures.load(Ordering::Relaxed) != known
+            && let Some(error) = &last.error
+        {
+            return Err(error.clone());
+        }
         match self.request(audience).await {
-            Ok(issued) => Ok(last.insert(issued).token.clone()),
-            Err(error) => match last.as_mut().filter(|issued| now < issued.ends_at) {
+            Ok(issued) => Ok(last.issued.insert(issued).token.clone()),
+            Err(error) => match last.issued.as_mut().filter(|issued| now < issued.ends_at) {
                 // It was replaced early for this: the one there is goes on.
                 Some(issued) => {
                     tracing::warn!(%error, "a workload identity token could not be replaced yet");
                     issued.replace_at = now.saturating_add(AGAIN).unwrap_or(Timestamp::MAX);
                     Ok(issued.token.clone())
                 }
-                None => Err(error),
+                None => {
+                    last.error = Some(error.clone());
+                    place.failures.fetch_add(1, Ordering::Relaxed);
+                    Err(error)
+                }
             },
         }
     }
@@ -389,6 +415,22 @@ mod tests {
             error.to_string(),
             "the token service refused: HTTP 401: invalid_client: AADSTS70021: No match."
         );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn calls_of_one_moment_wait_for_a_silent_token_service_once_om_402() {
+        let world = world([Reply::Silence], |_| {});
+        let began = tokio::time::Instant::now();
+        let asked = futures::future::join_all((0..20).map(|_| world.identity.token("api://crm"))).await;
+        assert!(
+            asked
+                .iter()
+                .all(|token| matches!(token, Err(TokenError::Unreachable(_))))
+        );
+        assert_eq!((began.elapsed(), world.service.requests().len()), (DEADLINE, 1));
+        // Whoever comes later asks.
+        world.identity.token("api://crm").await.unwrap_err();
+        assert_eq!(world.service.requests().len(), 2);
     }
 
     #[tokio::test]

@@ -49,7 +49,7 @@ pub struct ToolsetOptions {
     pub environment: BTreeMap<String, String>,
     /// Who signs statements about calls; without one, handlers that enable delegation cannot be called.
     pub delegation: Option<Arc<dyn DelegationSigner>>,
-    /// Wall clock, for `Retry-After` dates.
+    /// Wall clock, for `Retry-After` dates and the life of tokens.
     pub clock: SharedClock,
     /// Chance, for jitter and trace ids.
     pub random: SharedRandom,

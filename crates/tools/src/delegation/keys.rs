@@ -157,9 +157,10 @@ impl KeyRing {
     /// # Errors
     /// `Random`.
     pub fn tended(&self, now: Timestamp) -> Result<Option<Self>, KeyRingError> {
-        let newest = self.keys.last();
-        // A clock that was set back must not leave a key of the future in service for ever.
-        let due = newest.is_none_or(|key| key.age(now) >= SERVICE || key.age(now) < -NOTICE);
+        // A clock that was set back must neither leave a key of the future in service for ever nor add a key each time. Clocks that
+        // differ by less than the notice are no such thing.
+        let newest = self.keys.iter().rev().find(|key| key.age(now) >= -NOTICE);
+        let due = newest.is_none_or(|key| key.age(now) >= SERVICE);
         let kept: Vec<&Key> = self
             .keys
             .iter()

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use mainstay_telemetry::{
     clock::{Clock, ManualClock},
     random::SeededRandom,
@@ -159,7 +159,12 @@ fn keys_are_kept_and_read_again() {
     ] {
         assert_eq!(KeyRing::parse(broken).unwrap_err(), KeyRingError::Malformed);
     }
-    // Set back by a year, the clock makes a new key.
-    let earlier = "2025-11-30T12:00:00Z".parse().unwrap();
-    assert!(keys.tended(earlier).unwrap().is_some());
+    // Set back by a year, the clock makes a new key, and one only.
+    let earlier: Timestamp = "2025-11-30T12:00:00Z".parse().unwrap();
+    let tended = keys.tended(earlier).unwrap().unwrap();
+    assert_eq!(ids(&tended.web_keys()).len(), 2);
+    for minutes in [0, 1, 90, 60 * 24] {
+        let later = earlier + SignedDuration::from_mins(minutes);
+        assert!(tended.tended(later).unwrap().is_none(), "{minutes}");
+    }
 }

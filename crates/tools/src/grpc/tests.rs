@@ -242,7 +242,7 @@ async fn a_preview_shows_the_message_with_secrets_masked_and_dials_nothing() {
         files: Some(files),
         ..Surroundings::default()
     };
-    let arguments = json!({"user_id": "7"});
+    let arguments = json!({"user_id": "7", "password": "p1", "note": "sesame-sesame"});
     let preview = surroundings
         .within(async |context: CallContext<'_>| {
             tool.preview(&context, arguments.as_object().unwrap())
@@ -261,7 +261,10 @@ async fn a_preview_shows_the_message_with_secrets_masked_and_dials_nothing() {
     let body = preview.body.unwrap();
     assert_eq!(
         body,
-        json!({"tool_name": "get_user", "arguments_json": r#"{"user_id":"7"}"#})
+        json!({
+            "tool_name": "get_user",
+            "arguments_json": r#"{"note":"[REDACTED]","password":"[redacted]","user_id":"7"}"#,
+        })
     );
 }
 

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use http::StatusCode;
 use secrecy::{ExposeSecret, SecretString};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::mapping;
 use crate::{config::HttpConfig, invocation::FailureReason};
@@ -33,11 +33,12 @@ pub(crate) fn shape(
     cut: bool,
     secrets: &[SecretString],
 ) -> Result<Value, ResponseError> {
-    let body = conceal(String::from_utf8_lossy(body).into_owned(), secrets);
+    let body = String::from_utf8_lossy(body);
     if !status.is_success() {
+        let quoted = error_body(config, &body, cut, secrets);
         return Err(ResponseError {
             reason: FailureReason::HttpStatus,
-            message: format!("HTTP {}: {}", status.as_u16(), error_body(config, &body, cut)),
+            message: format!("HTTP {}: {quoted}", status.as_u16()),
         });
     }
     let invalid = |message: String| ResponseError {
@@ -50,9 +51,10 @@ pub(crate) fn shape(
         Err(_) if cut && looks_like_json(&body) => {
             return Err(invalid(format!("the answer is larger than {BODY_LIMIT} bytes")));
         }
-        Err(_) => return Ok(json!({"result": body})),
+        Err(_) => return Ok(json!({"result": conceal(body.into_owned(), secrets)})),
     };
     redact(config, &mut value);
+    conceal_within(&mut value, secrets);
     match &config.response_mapping {
         None => Ok(value),
         Some(expression) => {
@@ -73,16 +75,22 @@ fn redact(config: &HttpConfig, value: &mut Value) {
 
 /// The body as an error quotes it. An error's text reaches the session record too, so what `redact`
 /// hides is hidden here as well.
-fn error_body(config: &HttpConfig, body: &str, cut: bool) -> String {
-    let mut text = body.to_owned();
-    if !config.redact.is_empty() && looks_like_json(body) {
+fn error_body(config: &HttpConfig, body: &str, cut: bool, secrets: &[SecretString]) -> String {
+    let mut text = conceal(body.to_owned(), secrets);
+    if looks_like_json(body) {
         match serde_json::from_str::<Value>(body) {
-            Ok(mut value) => {
+            Ok(sent) => {
+                let mut value = sent.clone();
                 redact(config, &mut value);
-                text = value.to_string();
+                conceal_within(&mut value, secrets);
+                // What hides nothing is quoted as it was written.
+                if value != sent || !config.redact.is_empty() {
+                    text = value.to_string();
+                }
             }
             // Where the fields are cannot be told.
-            Err(_) => text = REDACTED.to_owned(),
+            Err(_) if !config.redact.is_empty() => text = REDACTED.to_owned(),
+            Err(_) => {}
         }
     }
     if cut && text.len() <= ERROR_BODY_BYTES {
@@ -110,11 +118,112 @@ pub(crate) fn conceal(mut text: String, secrets: &[SecretString]) -> String {
     // The longest first: a password inside `user:password` must not leave the user's name.
     secrets.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
     for secret in secrets {
-        if secret.len() >= SHORTEST_SECRET && text.contains(secret) {
+        if secret.len() < SHORTEST_SECRET {
+            continue;
+        }
+        if text.contains(secret) {
             text = text.replace(secret, REDACTED);
+        }
+        // A document that is quoted as text spells characters in ways of its own.
+        if text.contains('\\') {
+            text = without_spelled(&text, secret);
         }
     }
     text
+}
+
+/// [`conceal`] for all texts of a document, its names too: once it is parsed, a secret has one spelling.
+pub(crate) fn conceal_within(value: &mut Value, secrets: &[SecretString]) {
+    if secrets.is_empty() {
+        return;
+    }
+    match value {
+        Value::String(text) => *text = conceal(std::mem::take(text), secrets),
+        Value::Number(number) => {
+            let text = number.to_string();
+            let concealed = conceal(text.clone(), secrets);
+            if concealed != text {
+                *value = Value::String(concealed);
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(|item| conceal_within(item, secrets)),
+        Value::Object(fields) => {
+            let mut renamed = Map::new();
+            for (name, mut value) in std::mem::take(fields) {
+                conceal_within(&mut value, secrets);
+                renamed.insert(conceal(name, secrets), value);
+            }
+            *fields = renamed;
+        }
+        Value::Null | Value::Bool(_) => {}
+    }
+}
+
+/// `text` without `secret` where any of its characters is spelled by an escape of JSON.
+fn without_spelled(text: &str, secret: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(first) = rest.chars().next() {
+        let length = match spelled(rest, secret) {
+            Some(length) => {
+                shown.push_str(REDACTED);
+                length
+            }
+            None => {
+                shown.push(first);
+                first.len_utf8()
+            }
+        };
+        rest = rest.get(length..).unwrap_or_default();
+    }
+    shown
+}
+
+/// How much of `text` is its beginning that spells `secret`. A backslash may be one or begin an escape: both are tried.
+fn spelled(text: &str, secret: &str) -> Option<usize> {
+    let mut ends = vec![0];
+    for wanted in secret.chars() {
+        let mut next = Vec::new();
+        for end in ends {
+            let rest = text.get(end..).unwrap_or_default();
+            if rest.starts_with(wanted) {
+                next.push(end + wanted.len_utf8());
+            }
+            next.extend(
+                escape(rest)
+                    .filter(|(character, _)| *character == wanted)
+                    .map(|(_, length)| end + length),
+            );
+        }
+        next.sort_unstable();
+        next.dedup();
+        ends = next;
+    }
+    ends.pop()
+}
+
+/// The character that `text` begins with as an escape of JSON, and the escape's length.
+fn escape(text: &str) -> Option<(char, usize)> {
+    let escaped = text.strip_prefix('\\')?;
+    let character = match escaped.chars().next()? {
+        character @ ('"' | '\\' | '/') => character,
+        'b' => '\u{8}',
+        'f' => '\u{c}',
+        'n' => '\n',
+        'r' => '\r',
+        't' => '\t',
+        'u' => {
+            let unit = |at: usize| u16::from_str_radix(text.get(at..at + 4)?, 16).ok();
+            let first = unit(2)?;
+            // A character of a further plane is written as two.
+            let second = (text.get(6..8) == Some("\\u")).then(|| unit(8)).flatten();
+            let decoded = char::decode_utf16([Some(first), second].into_iter().flatten()).next()?;
+            let character = decoded.ok()?;
+            return Some((character, 6 * character.len_utf16()));
+        }
+        _ => return None,
+    };
+    Some((character, 2))
 }
 
 #[cfg(test)]
@@ -228,6 +337,73 @@ mod tests {
             FailureReason::ResponseInvalid
         );
         assert_eq!(cut(b"plain").unwrap(), json!({"result": "plain"}));
+    }
+
+    #[test]
+    fn a_secret_is_found_in_every_spelling_of_json_om_590() {
+        let secrets = [
+            SecretString::from(r#"to"k\en/ä1"#),
+            SecretString::from("4711471147"),
+        ];
+        for spelled in [
+            r#"to\"k\\en/ä1"#,
+            r#"to\"k\\en\/ä1"#,
+            r#"to\u0022k\u005Cen\u002f\u00e41"#,
+            r#"\u0074o\"k\\en/\u00E41"#,
+            // A document within a text.
+            r#"{\"echo\":\"to\\\"k\\\\en/ä1\"}"#,
+            "4711471147",
+        ] {
+            for body in [
+                format!(r#"{{"echo":"{spelled}"}}"#),
+                format!(r#"{{"list":[{{"{spelled}":1}}]}}"#),
+            ] {
+                let bytes = Bytes::copy_from_slice(body.as_bytes());
+                let sent: Value = serde_json::from_str(&body).unwrap();
+                let value = shape(&config(&[], None), StatusCode::OK, &bytes, false, &secrets).unwrap();
+                assert_ne!(value, sent, "{body}");
+                assert!(
+                    value.to_string().contains("[REDACTED]") && !value.to_string().contains("en"),
+                    "{value}"
+                );
+                let error = shape(
+                    &config(&[], None),
+                    StatusCode::BAD_REQUEST,
+                    &bytes,
+                    false,
+                    &secrets,
+                );
+                let message = error.unwrap_err().message;
+                assert!(
+                    message.contains("[REDACTED]") && !message.contains("en"),
+                    "{message}"
+                );
+            }
+        }
+        let broken = Bytes::from_static(br#"{"echo":"to\"k\\en\/\u00e41","#);
+        let error = shape(
+            &config(&[], None),
+            StatusCode::BAD_REQUEST,
+            &broken,
+            true,
+            &secrets,
+        );
+        assert_eq!(
+            error.unwrap_err().message,
+            r#"HTTP 400: {"echo":"[REDACTED]",..."#
+        );
+        let number = Bytes::from_static(br#"{"id":4711471147,"n":1}"#);
+        let value = shape(&config(&[], None), StatusCode::OK, &number, false, &secrets).unwrap();
+        assert_eq!(value, json!({"id": "[REDACTED]", "n": 1}));
+        // What is like an escape and is none stays.
+        for text in [r"C:\users\\x", r"\u12", r"\", r"\ud83d\u12", "\\ä"] {
+            assert_eq!(conceal(text.to_owned(), &secrets), text);
+        }
+        let emoji = [SecretString::from("secret-😀")];
+        assert_eq!(
+            conceal(r"\ secret-\ud83d\ude00!".to_owned(), &emoji),
+            r"\ [REDACTED]!"
+        );
     }
 
     #[test]

@@ -20,6 +20,7 @@ use rmcp::{
         StreamableHttpClient, StreamableHttpError, StreamableHttpPostResponse, StreamableHttpResponseLimits,
     },
 };
+use secrecy::SecretString;
 use sse_stream::Sse;
 use tokio_util::sync::CancellationToken;
 
@@ -27,8 +28,12 @@ use super::{
     CallState, McpFailure, REQUEST_DEADLINE, Server,
     answer::{SESSION_ID, UNKNOWN_SESSION, is_discover, media_type, not_modern, refused, taken},
     events,
+    server::Carried,
 };
-use crate::invocation::FailureReason;
+use crate::{
+    http::{ERROR_BODY_BYTES, conceal},
+    invocation::FailureReason,
+};
 
 /// How long a server may think about `server/discover`. One of the older era may not answer at all.
 const DISCOVER_DEADLINE: Duration = Duration::from_secs(5);
@@ -54,6 +59,8 @@ struct Shared {
     had_stream: AtomicBool,
     // A std mutex: held to note and to read, never across an await.
     last_failure: Mutex<Option<McpFailure>>,
+    // What the last request carried: the library's own errors may quote an answer to it.
+    last_secrets: Mutex<Vec<SecretString>>,
 }
 
 impl fmt::Debug for SessionClient {
@@ -74,6 +81,7 @@ impl SessionClient {
                 lost,
                 had_stream: AtomicBool::new(false),
                 last_failure: Mutex::new(None),
+                last_secrets: Mutex::default(),
             }),
         }
     }
@@ -84,6 +92,29 @@ impl SessionClient {
 
     pub(super) fn lose(&self) {
         self.shared.lost.cancel();
+    }
+
+    /// What the next request carries.
+    pub(super) async fn carried(&self, call: Option<&CallState>) -> Result<Carried, McpFailure> {
+        let carried = self.shared.server.carried(call).await?;
+        let mut last = self
+            .shared
+            .last_secrets
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        last.clone_from(&carried.secrets);
+        Ok(carried)
+    }
+
+    /// A server's words without what the last request carried, and fit to be shown.
+    pub(super) fn shown(&self, text: String) -> String {
+        let secrets = self
+            .shared
+            .last_secrets
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone();
+        mainstay_telemetry::text::escape(&conceal(text, &secrets), ERROR_BODY_BYTES)
     }
 
     /// Why the last request failed.
@@ -128,7 +159,7 @@ impl SessionClient {
         let server = self.server();
         let body = serde_json::to_vec(message)
             .map_err(|error| McpFailure::lasting(FailureReason::RequestInvalid, error.to_string()))?;
-        let mut carried = server.carried(call.map(AsRef::as_ref)).await?;
+        let mut carried = self.carried(call.map(AsRef::as_ref)).await?;
         let headers = &mut carried.headers;
         let has_session = session.is_some();
         frame(headers, "application/json, text/event-stream", session.as_deref())?;
@@ -174,10 +205,14 @@ impl SessionClient {
         };
         match tokio::time::timeout_at(ends, answer).await {
             Ok(answer) => answer,
-            Err(_) => Err(McpFailure::transient(
-                FailureReason::TimedOut,
-                format!("no answer within {deadline:?}"),
-            )),
+            Err(_) => {
+                let no_answer = format!("no answer within {deadline:?}");
+                // Some of the older era open a stream for whatever they are asked, and say nothing in it.
+                if is_discover(message) {
+                    return Ok(not_modern(message, ErrorData::invalid_request(no_answer, None)));
+                }
+                Err(McpFailure::transient(FailureReason::TimedOut, no_answer))
+            }
         }
     }
 
@@ -188,7 +223,7 @@ impl SessionClient {
         protocol: HashMap<HeaderName, HeaderValue>,
     ) -> Result<LibraryEvents, StreamError> {
         let shared = &self.shared;
-        let mut carried = shared.server.carried(None).await.map_err(StreamError::Client)?;
+        let mut carried = self.carried(None).await.map_err(StreamError::Client)?;
         let headers = &mut carried.headers;
         frame(headers, "text/event-stream", session.as_deref()).map_err(StreamError::Client)?;
         let goes_on = last_event.is_some();
@@ -231,7 +266,7 @@ impl SessionClient {
         protocol: HashMap<HeaderName, HeaderValue>,
     ) -> Result<(), StreamError> {
         let server = self.server();
-        let mut carried = server.carried(None).await.map_err(StreamError::Client)?;
+        let mut carried = self.carried(None).await.map_err(StreamError::Client)?;
         let headers = &mut carried.headers;
         frame(headers, "application/json", Some(session.as_ref())).map_err(StreamError::Client)?;
         headers.extend(protocol);

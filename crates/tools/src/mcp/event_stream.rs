@@ -27,7 +27,7 @@ impl EventStream {
     /// Opens the stream and waits for the address of the messages.
     pub(super) async fn open(client: SessionClient) -> Result<Self, McpFailure> {
         let server = Arc::clone(client.server());
-        let mut carried = server.carried(None).await?;
+        let mut carried = client.carried(None).await?;
         carried
             .headers
             .insert(header::ACCEPT, HeaderValue::from_static("text/event-stream"));
@@ -157,7 +157,7 @@ async fn post(
     let call = call_state(message);
     let body = serde_json::to_vec(message)
         .map_err(|error| McpFailure::lasting(FailureReason::RequestInvalid, error.to_string()))?;
-    let mut carried = server.carried(call.as_deref()).await?;
+    let mut carried = client.carried(call.as_deref()).await?;
     carried
         .headers
         .insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));

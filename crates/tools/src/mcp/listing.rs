@@ -49,13 +49,16 @@ where
     for _ in 0..MAX_PAGES {
         let read = page(cursor.take()).await?;
         add(&mut listing, &mut names, read.get("tools"))?;
-        if listing.tools.len() >= MAX_TOOLS {
+        let next = read.get("nextCursor").and_then(Value::as_str);
+        let next = next.filter(|next| !next.is_empty());
+        let known = listing.tools.len();
+        if known > MAX_TOOLS || (known == MAX_TOOLS && next.is_some()) {
             listing.tools.truncate(MAX_TOOLS);
             listing.incomplete = Some("it has more tools than are read");
             return Ok(listing);
         }
-        match read.get("nextCursor").and_then(Value::as_str) {
-            None | Some("") => return Ok(listing),
+        match next {
+            None => return Ok(listing),
             Some(next) if cursors.insert(next.to_owned()) => cursor = Some(next.to_owned()),
             Some(_) => {
                 listing.incomplete = Some("its list of tools leads from one page to an earlier one");
@@ -250,8 +253,14 @@ mod tests {
         let many: Vec<Value> = (0..MAX_TOOLS + 5)
             .map(|index| json!({"name": index.to_string()}))
             .collect();
-        let (listing, _) = walked(&[("", json!({"tools": many}))]).await;
+        let (listing, _) = walked(&[("", json!({"tools": &many}))]).await;
         assert_eq!(listing.tools.len(), MAX_TOOLS);
+        assert!(listing.incomplete.is_some());
+        // As many as the limit, and no more, are all.
+        let exactly = &many[..MAX_TOOLS];
+        let (listing, _) = walked(&[("", json!({"tools": exactly}))]).await;
+        assert_eq!((listing.tools.len(), listing.incomplete), (MAX_TOOLS, None));
+        let (listing, _) = walked(&[("", json!({"tools": exactly, "nextCursor": "2"}))]).await;
         assert!(listing.incomplete.is_some());
     }
 

@@ -5,7 +5,10 @@ use secrecy::SecretString;
 use serde_json::{Map, Value, json};
 
 use super::McpFailure;
-use crate::{http::conceal, invocation::FailureReason};
+use crate::{
+    http::{conceal, conceal_within},
+    invocation::FailureReason,
+};
 
 /// The result of a call, without `secrets`.
 ///
@@ -111,25 +114,6 @@ fn size(kind: &str, data: Option<&str>) -> String {
         Err(_) => data.len(),
     });
     format!("{kind} of {bytes} bytes, which is not shown")
-}
-
-fn conceal_within(value: &mut Value, secrets: &[SecretString]) {
-    if secrets.is_empty() {
-        return;
-    }
-    match value {
-        Value::String(text) => *text = conceal(std::mem::take(text), secrets),
-        Value::Array(items) => items.iter_mut().for_each(|item| conceal_within(item, secrets)),
-        Value::Object(fields) => {
-            let mut renamed = Map::new();
-            for (name, mut value) in std::mem::take(fields) {
-                conceal_within(&mut value, secrets);
-                renamed.insert(conceal(name, secrets), value);
-            }
-            *fields = renamed;
-        }
-        _ => {}
-    }
 }
 
 #[cfg(test)]

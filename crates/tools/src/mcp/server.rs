@@ -14,7 +14,7 @@ use url::Url;
 use super::{CallState, McpFailure};
 use crate::{
     config::{HandlerConfig, McpConfig},
-    http::{conceal, credentials, headers},
+    http::{Identity, conceal, headers, identity},
     invocation::FailureReason,
     openapi::SourceContext,
     transport::Opened,
@@ -81,36 +81,29 @@ impl Server {
     /// The headers that the configuration, the caller and the policies give a request. They are made anew
     /// for each request, so that a rotated credential is used by the next one (OM-397, OM-401, OM-420).
     pub(super) async fn carried(&self, call: Option<&CallState>) -> Result<Carried, McpFailure> {
-        let unavailable = |error: credentials::CredentialError| {
-            McpFailure::lasting(FailureReason::CredentialUnavailable, error.to_string())
-        };
-        let sources = &self.context.credentials;
-        let mut secrets = Vec::new();
-        let mut secret = Vec::new();
-        for (name, file) in &self.handler.secret_headers {
-            let (value, text) = credentials::secret_header(file, &sources.files)
-                .await
-                .map_err(unavailable)?;
-            secrets.push(text);
-            secret.push((name.as_str(), value));
-        }
-        let credential = credentials::authorization(self.handler.auth.as_ref(), sources)
-            .await
-            .map_err(unavailable)?
-            .map(|header| {
-                secrets.extend(header.hidden);
-                (header.name, header.value)
-            });
         // On calls only: what the session itself asks for is asked on nobody's behalf (OM-410).
-        let delegation = call.and_then(|call| call.delegation.as_ref());
-        secrets.extend(delegation.map(|(_, token)| token.clone()));
+        let signed = call.and_then(|call| call.delegation.clone());
+        let mut secrets = Vec::new();
+        let Identity {
+            secret,
+            credential,
+            delegation,
+        } = identity(
+            &self.handler.secret_headers,
+            self.handler.auth.as_ref(),
+            signed,
+            &self.context.credentials,
+            &mut secrets,
+        )
+        .await
+        .map_err(|failed| McpFailure::lasting(failed.failure.reason, failed.failure.message))?;
         let headers = headers::assemble(headers::Sources {
             content_type: None,
             fixed: None,
             secret,
             credential,
             propagated: call.map(|call| &call.propagated),
-            delegation: delegation.map(|(value, _)| value.clone()),
+            delegation,
             injected: call.map(|call| &call.injected),
             from_arguments: &[],
         })

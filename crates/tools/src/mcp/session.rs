@@ -11,7 +11,7 @@ use rmcp::{
         ClientCapabilities, ClientConfig, ClientRequest, ErrorCode, Implementation, ListToolsRequest,
         PaginatedRequestParams, ProtocolVersion, RequestId, ServerResult,
     },
-    service::{NotificationContext, PeerRequestOptions, RunningService, ServiceError},
+    service::{ClientInitializeError, NotificationContext, PeerRequestOptions, RunningService, ServiceError},
     transport::{
         StreamableHttpClientTransport, common::client_side_sse::ExponentialBackoff,
         streamable_http_client::StreamableHttpClientTransportConfig,
@@ -82,6 +82,8 @@ impl Session {
         let service = match tokio::time::timeout(HANDSHAKE_DEADLINE, handshake(&client, changes)).await {
             Ok(service) => service?,
             Err(_) => {
+                // As for any handshake that failed.
+                server.note_era(false);
                 return Err(McpFailure::transient(
                     FailureReason::TimedOut,
                     format!("the server did not finish the handshake within {HANDSHAKE_DEADLINE:?}"),
@@ -99,7 +101,7 @@ impl Session {
                 FailureReason::ProtocolError,
                 format!(
                     "the server speaks revision {} of the protocol, which is not known here",
-                    mainstay_telemetry::text::escape(version.as_str(), 32)
+                    client.shown(version.as_str().to_owned())
                 ),
             ));
         }
@@ -307,10 +309,14 @@ async fn handshake(
         // It may have been replaced by one of the newer era.
         client.server().note_era(false);
         client.last_failure().unwrap_or_else(|| {
-            let text = mainstay_telemetry::text::escape(&error.to_string(), crate::http::ERROR_BODY_BYTES);
+            // What the server says in the older era is the reason: that it does not speak the newer one is none.
+            let error = match error {
+                ClientInitializeError::LegacyFallbackFailed { fallback, .. } => *fallback,
+                error => error,
+            };
             McpFailure::transient(
                 FailureReason::ProtocolError,
-                format!("the handshake failed: {text}"),
+                format!("the handshake failed: {}", client.shown(error.to_string())),
             )
         })
     })

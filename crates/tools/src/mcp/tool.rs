@@ -14,9 +14,10 @@ use tokio::time::Instant;
 
 use super::{CallState, Connection, McpFailure, Session, result, server::Carried};
 use crate::{
+    breaker::Verdict,
     config::RetryPolicy,
     executor::{CallContext, Called, Executor, Failure},
-    http::verdict,
+    http::{signed, verdict},
     invocation::FailureReason,
     preview::Preview,
     retry::{Again, Attempts, Failed, cancelled},
@@ -39,6 +40,18 @@ struct Record {
     // Counted on the way to the server, so that it holds for a call that is cancelled too.
     sent: Arc<AtomicU32>,
     status: Option<u16>,
+    // The last attempt found no session to be made in.
+    has_no_session: bool,
+}
+
+impl Record {
+    fn verdict(&self, result: &Result<Value, Failure>) -> Verdict {
+        match verdict(result, self.status) {
+            // A server that answers and gives no session serves nobody.
+            Verdict::Works if self.has_no_session => Verdict::Fails,
+            other => other,
+        }
+    }
 }
 
 impl McpTool {
@@ -89,12 +102,9 @@ impl McpTool {
         deadline: Duration,
     ) -> Result<CallState, McpFailure> {
         let mut state = CallState::of(context, sent, deadline);
-        if self.connection.server().handler.delegation {
-            let signed = context.delegation.header().await.map_err(|error| {
-                McpFailure::lasting(FailureReason::CredentialUnavailable, error.to_string())
-            })?;
-            state.delegation = Some(signed);
-        }
+        state.delegation = signed(self.connection.server().handler.delegation, context)
+            .await
+            .map_err(|failed| McpFailure::lasting(failed.failure.reason, failed.failure.message))?;
         Ok(state)
     }
 
@@ -107,12 +117,17 @@ impl McpTool {
         arguments: &Map<String, Value>,
         record: &mut Record,
     ) -> Result<Value, (Option<Arc<Session>>, McpFailure)> {
+        // What an earlier request came to says nothing about this one.
+        record.status = None;
+        record.has_no_session = false;
         let timeout = self.timeout();
         let ends = Instant::now() + timeout;
         let session = match tokio::time::timeout_at(ends, self.connection.session()).await {
             Ok(Ok(session)) => session,
             // To dial again at once would only make the caller wait twice as long.
             Ok(Err(failure)) => {
+                record.status = failure.status;
+                record.has_no_session = true;
                 let message = format!("there is no session with the MCP server: {failure}");
                 return Err((None, McpFailure { message, ..failure }));
             }
@@ -203,7 +218,7 @@ impl Executor for McpTool {
             }
         };
         Called {
-            verdict: verdict(&result, record.status),
+            verdict: record.verdict(&result),
             result,
             attempts: record.sent.load(Ordering::Relaxed),
             status: record.status,

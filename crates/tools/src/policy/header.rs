@@ -54,25 +54,51 @@ pub(super) fn is_injectable(name: &str) -> bool {
     !is_framing(name) && !name.eq_ignore_ascii_case("host")
 }
 
-/// Parts of names whose values are credentials.
-const SECRET_PARTS: [&str; 11] = [
+/// Parts of names whose values are credentials, as [`plain`] spells names.
+const SECRET_PARTS: [&str; 12] = [
     "auth",
     "token",
     "secret",
     "password",
     "passwd",
     "cookie",
-    "api-key",
     "apikey",
+    "accesskey",
+    "privatekey",
     "credential",
     "signature",
     "session",
 ];
 
+/// Words that hold such a part and name nothing secret. Whoever wrote something is an argument of many tools.
+const OPEN_WORDS: [&str; 2] = ["authority", "author"];
+
+/// Without case, `-` and `_`, which every service writes differently.
+fn plain(name: &str) -> String {
+    name.chars()
+        .filter(|letter| !matches!(letter, '-' | '_'))
+        .flat_map(char::to_lowercase)
+        .collect()
+}
+
+fn has_secret_part(plain: &str) -> bool {
+    SECRET_PARTS.iter().any(|part| plain.contains(part))
+}
+
 /// Whether the value of this header must not appear in a trace, log or event.
 pub(crate) fn is_secret(name: &str) -> bool {
-    let name = name.to_ascii_lowercase();
-    SECRET_PARTS.iter().any(|part| name.contains(part))
+    has_secret_part(&plain(name))
+}
+
+/// [`is_secret`] for the fields of a body and the parameters of a query, which also name things that no header does.
+pub(crate) fn is_secret_field(name: &str) -> bool {
+    let mut name = plain(name)
+        .replace("authoriz", "auth")
+        .replace("authoris", "auth");
+    for word in OPEN_WORDS {
+        name = name.replace(word, " ");
+    }
+    has_secret_part(&name)
 }
 
 #[cfg(test)]
@@ -112,11 +138,20 @@ mod tests {
             "X-Api-Key",
             "X-Auth-Token",
             "X-Amz-Signature",
+            "x_api_key",
+            "X-Access-Key",
+            "Private-Key",
         ] {
-            assert!(is_secret(name), "{name}");
+            assert!(is_secret(name) && is_secret_field(name), "{name}");
         }
         for name in ["X-Tenant", "Content-Type", "X-Omnia-Tool-Name"] {
-            assert!(!is_secret(name), "{name}");
+            assert!(!is_secret(name) && !is_secret_field(name), "{name}");
+        }
+        for name in ["author", "co_authors", "certificateAuthority"] {
+            assert!(!is_secret_field(name), "{name}");
+        }
+        for name in ["authorisation", "author_token", "o-auth", "Session_Id"] {
+            assert!(is_secret_field(name), "{name}");
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Connections for protocols that keep one of their own, such as gRPC: dialled under the rules that requests are.
 
-use std::{net::SocketAddr, sync::Arc, time::Duration};
+use std::{io::ErrorKind, net::SocketAddr, sync::Arc, time::Duration};
 
 use rustls::{
     ClientConfig, RootCertStore,
@@ -184,8 +184,9 @@ impl Connector {
         tls: Option<&TlsClient>,
         deadline: Duration,
     ) -> Result<Dialled, ConnectError> {
-        let dialled = self.dial_unbounded(authority, tls);
-        match tokio::time::timeout_at(Instant::now() + deadline.min(CONNECT_TIMEOUT), dialled).await {
+        let ends = Instant::now() + deadline.min(CONNECT_TIMEOUT);
+        let dialled = self.dial_unbounded(authority, tls, ends);
+        match tokio::time::timeout_at(ends, dialled).await {
             Ok(dialled) => dialled,
             Err(_) => Err(ConnectError::TimedOut {
                 after: deadline.min(CONNECT_TIMEOUT),
@@ -197,6 +198,7 @@ impl Connector {
         &self,
         authority: &str,
         tls: Option<&TlsClient>,
+        ends: Instant,
     ) -> Result<Dialled, ConnectError> {
         let invalid = |reason: &str| ConnectError::InvalidUrl {
             url: authority.to_owned(),
@@ -233,7 +235,7 @@ impl Connector {
             }
             None => return Err(invalid("it has no host")),
         };
-        let stream = TcpStream::connect(addresses.as_slice())
+        let stream = connected(&addresses, ends)
             .await
             .map_err(|error| network(error.to_string()))?;
         // Small frames must not wait for one another.
@@ -256,6 +258,27 @@ impl Connector {
             .map_err(|error| network(innermost(&error)))?;
         Ok(Either::Left(stream))
     }
+}
+
+/// The first connection that one of `addresses` gives. Each has its share of the time until `ends`: one that is dead must not
+/// take that of the others. The last is bounded by the caller, who says how long all of them took.
+async fn connected(addresses: &[SocketAddr], ends: Instant) -> std::io::Result<TcpStream> {
+    let Some((last, others)) = addresses.split_last() else {
+        return Err(std::io::Error::new(
+            ErrorKind::AddrNotAvailable,
+            "the name has no address",
+        ));
+    };
+    let mut left = u32::try_from(addresses.len()).unwrap_or(u32::MAX);
+    for address in others {
+        let now = Instant::now();
+        let share = ends.saturating_duration_since(now) / left;
+        left = left.saturating_sub(1).max(1);
+        if let Ok(Ok(stream)) = tokio::time::timeout_at(now + share, TcpStream::connect(address)).await {
+            return Ok(stream);
+        }
+    }
+    TcpStream::connect(last).await
 }
 
 #[cfg(test)]

@@ -38,6 +38,8 @@ pub(super) enum Does {
     Refuses(u16, &'static str),
     /// Takes the call and says nothing.
     Hangs,
+    /// Opens a stream as its answer and says nothing in it.
+    Opens,
     /// Begins an answer and breaks off.
     Breaks,
 }
@@ -54,6 +56,8 @@ pub(super) struct Config {
     pub(super) version: &'static str,
     /// What `server/discover` is answered with.
     pub(super) discover: Does,
+    /// What `initialize` is answered with in place of a session.
+    pub(super) initialize: Option<Does>,
 }
 
 impl Default for Config {
@@ -65,6 +69,7 @@ impl Default for Config {
             has_stream: false,
             version: "2025-06-18",
             discover: Does::Refuses(400, "Bad Request: no valid session"),
+            initialize: None,
         }
     }
 }
@@ -230,6 +235,12 @@ fn stepped(form: Form, id: &Value, step: Does) -> Option<Response<Body>> {
         }
         Does::Refuses(status, body) => plain(StatusCode::from_u16(status).unwrap(), body),
         Does::Hangs => return None,
+        Does::Opens => Response::builder()
+            .header("content-type", "text/event-stream")
+            .body(Body::from_stream(futures::stream::pending::<
+                Result<Bytes, std::io::Error>,
+            >()))
+            .unwrap(),
         Does::Breaks => {
             let begun = futures::stream::iter([
                 Ok(Bytes::from_static(b"data: {\"jsonrpc\"")),
@@ -275,6 +286,12 @@ async fn streamable(
     let id = &message["id"];
     if name == "server/discover" {
         return match stepped(config.form, id, config.discover.clone()) {
+            Some(response) => response,
+            None => std::future::pending().await,
+        };
+    }
+    if let (Some(step), "initialize") = (config.initialize.clone(), name.as_str()) {
+        return match stepped(config.form, id, step) {
             Some(response) => response,
             None => std::future::pending().await,
         };
@@ -346,11 +363,17 @@ async fn posted(
                 json!({"jsonrpc": "2.0", "id": id, "error": {"code": code, "message": text}})
             }
             Does::Refuses(status, body) => return plain(StatusCode::from_u16(status).unwrap(), body),
-            Does::Hangs => return plain(StatusCode::ACCEPTED, "Accepted"),
+            Does::Hangs | Does::Opens => return plain(StatusCode::ACCEPTED, "Accepted"),
             Does::Breaks => {
                 fake.restart();
                 return plain(StatusCode::ACCEPTED, "Accepted");
             }
+        },
+        "initialize" => match fake.config.initialize {
+            Some(Does::Errs(code, text)) => {
+                json!({"jsonrpc": "2.0", "id": id, "error": {"code": code, "message": text}})
+            }
+            _ => result(id, &fake.result(&message)),
         },
         _ => result(id, &fake.result(&message)),
     };

@@ -82,6 +82,7 @@ async fn however_a_server_refuses_the_newer_era_it_is_spoken_to_in_the_older_one
         Does::Refuses(500, "oops"),
         Does::Refuses(503, "unknown session"),
         Does::Hangs,
+        Does::Opens,
     ] {
         let shown = format!("{discover:?}");
         let (fake, _way, set) = connected(Config {
@@ -577,6 +578,74 @@ async fn a_server_that_keeps_failing_rests_and_one_that_refuses_does_not_om_373(
     }
     let outcome = call(&set, "echo", json!({})).await;
     assert_eq!(outcome.reason, Some(FailureReason::CircuitOpen));
+}
+
+/// A server that answers and gives no session is no backend that works.
+#[tokio::test(start_paused = true)]
+async fn a_server_that_gives_no_session_rests_too_om_373() {
+    for (initialize, status) in [
+        (Does::Refuses(503, "starting"), Some(503)),
+        (Does::Refuses(401, "no"), Some(401)),
+        (Does::Errs(-32000, "no session for you"), None),
+    ] {
+        let (fake, _) = fake(Config {
+            initialize: Some(initialize.clone()),
+            ..Config::default()
+        });
+        let (_working, way, set) = connected(Config::default()).await;
+        way.set(Some(fake.router()));
+        for _ in 0..5 {
+            let outcome = call(&set, "echo", json!({})).await;
+            assert!(outcome.is_error, "{initialize:?}: {outcome:?}");
+            assert_eq!(outcome.status, status, "{initialize:?}: {outcome:?}");
+        }
+        let outcome = call(&set, "echo", json!({})).await;
+        assert_eq!(outcome.reason, Some(FailureReason::CircuitOpen), "{initialize:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_error_of_the_handshake_says_why_and_holds_no_credential_om_590() {
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::write(directory.path().join("token"), "tok-123456").unwrap();
+    for transport in [McpTransport::StreamableHttp, McpTransport::Sse] {
+        let (_fake, way) = fake(Config {
+            initialize: Some(Does::Errs(-32000, "bad token tok-123456")),
+            ..Config::default()
+        });
+        let handler = handler(transport, |handler| {
+            handler.auth = Some(AuthConfig {
+                kind: AuthType::Bearer,
+                credential_file: Some("/token".to_owned()),
+                ..AuthConfig::default()
+            });
+        });
+        let set = load(handler, FileRoot::at(directory.path()), &way);
+        set.settled(Duration::from_secs(60)).await;
+        let told = &set.unavailable()[0].message;
+        assert!(told.contains("bad token [REDACTED]"), "{transport:?}: {told}");
+    }
+}
+
+/// A server of the older era was replaced by one of the newer, which does not answer what it does not know.
+#[tokio::test(start_paused = true)]
+async fn after_a_handshake_without_an_answer_the_newer_era_is_asked_for_again() {
+    let (older, way, set) = connected(Config::default()).await;
+    assert_eq!(older.count("server/discover"), 1);
+    let (newer, _) = fake(Config {
+        initialize: Some(Does::Opens),
+        ..Config::default()
+    });
+    way.set(Some(newer.router()));
+    older.restart();
+    while newer.count("server/discover") == 0 {
+        call(&set, "echo", json!({})).await;
+        tokio::time::sleep(Duration::from_secs(30)).await;
+        assert!(
+            newer.count("initialize") < 10,
+            "it is asked in the older era only"
+        );
+    }
 }
 
 #[tokio::test]

@@ -121,3 +121,31 @@ fn what_is_not_pem_is_named_by_its_part() {
     assert!(matches!(error, TlsError::Certificate(_)), "{error}");
     assert!(!format!("{with_identity:?}").contains("nothing"));
 }
+
+/// A listener whose queue is full leaves a connection without an answer, as a dead address does.
+#[tokio::test]
+async fn a_dead_address_leaves_the_others_their_time() {
+    let full = tokio::net::TcpSocket::new_v4().unwrap();
+    full.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let full = full.listen(1).unwrap();
+    let dead = full.local_addr().unwrap();
+    let mut waiting = Vec::new();
+    while let Ok(stream) = tokio::time::timeout(Duration::from_millis(300), TcpStream::connect(dead)).await {
+        waiting.push(stream.unwrap());
+        assert!(waiting.len() < 100, "the queue has an end");
+    }
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let alive = listener.local_addr().unwrap();
+    let deadline = Duration::from_secs(2);
+    let began = Instant::now();
+    let stream = connected(&[dead, dead, alive], began + deadline).await.unwrap();
+    assert_eq!(stream.peer_addr().unwrap(), alive);
+    assert!(began.elapsed() < deadline);
+    let error = connector(None, true)
+        .dial(&dead.to_string(), None, Duration::from_millis(50))
+        .await
+        .unwrap_err();
+    assert!(matches!(error, ConnectError::TimedOut { .. }), "{error}");
+    let refused = connected(&[], began + deadline).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::AddrNotAvailable);
+}
