@@ -174,10 +174,12 @@ pub struct Ledger {
 
 #[derive(Debug, Default)]
 struct State {
+    /// Whether `day` and `month` are what the store has, with what this process added.
     loaded: bool,
     day: Spending,
     month: Spending,
-    /// What is left of the leased block; below zero once calls cost more than they reserved.
+    /// What is left of the leased block; below zero once calls cost more than they reserved, or were made while the store
+    /// could not say what is spent: the next lease charges them.
     left: Amount,
 }
 
@@ -196,8 +198,18 @@ pub struct Budget {
 pub(crate) struct Reservation {
     amount: Amount,
     day: String,
+    month: String,
     /// The limit that the call goes beyond, where that is allowed.
     pub(crate) beyond: Option<Exceeded>,
+}
+
+/// Why a call may not be made.
+#[derive(Debug)]
+pub(crate) enum Refused {
+    /// It would go beyond a limit.
+    Exceeded(Exceeded),
+    /// Nobody can say what is spent, and a limit that blocks holds all the same.
+    Unknown { scope: String, error: BudgetStoreError },
 }
 
 /// A limit that a call would go beyond.
@@ -227,11 +239,28 @@ impl Budget {
     ///
     /// # Errors
     ///
-    /// The limit that the call would go beyond, where calls beyond are blocked.
-    pub(crate) async fn reserve(&self, needed: Amount) -> Result<Reservation, Exceeded> {
+    /// [`Refused`], where calls beyond a limit are blocked.
+    pub(crate) async fn reserve(&self, needed: Amount) -> Result<Reservation, Refused> {
         let ledger = &*self.ledger;
         let mut state = ledger.state.lock().await;
-        ledger.begin(&mut state).await;
+        let (day, month) = periods_of(ledger.clock.now());
+        if let Err(error) = ledger.begin(&mut state).await {
+            if self.limits.when_exceeded == WhenExceeded::Block {
+                ledger.metrics.refused.inc();
+                return Err(Refused::Unknown {
+                    scope: ledger.scope.clone(),
+                    error,
+                });
+            }
+            // Nothing can be leased from periods that are not known; it is charged when they are.
+            state.left = state.left - needed;
+            return Ok(Reservation {
+                amount: needed,
+                day,
+                month,
+                beyond: None,
+            });
+        }
         let beyond = self.periods(&state).find_map(|(period, limit, spent)| {
             (spent + needed > limit).then(|| Exceeded {
                 scope: ledger.scope.clone(),
@@ -245,7 +274,7 @@ impl Budget {
             && self.limits.when_exceeded == WhenExceeded::Block
         {
             ledger.metrics.refused.inc();
-            return Err(beyond.clone());
+            return Err(Refused::Exceeded(beyond.clone()));
         }
         if needed > state.left {
             let amount = (needed - state.left).max(self.block(&state));
@@ -255,6 +284,7 @@ impl Budget {
         Ok(Reservation {
             amount: needed,
             day: state.day.period.clone(),
+            month: state.month.period.clone(),
             beyond,
         })
     }
@@ -264,11 +294,17 @@ impl Budget {
     pub(crate) async fn settle(&self, reservation: Reservation, cost: Amount) -> Vec<Alert> {
         let ledger = &*self.ledger;
         let mut state = ledger.state.lock().await;
-        ledger.begin(&mut state).await;
+        let known = ledger.begin(&mut state).await.is_ok();
+        let (day, month) = periods_of(ledger.clock.now());
         let unused = reservation.amount - cost;
-        // What was put aside on an earlier day is charged to that day; only what it did not suffice for is today's.
-        if reservation.day == state.day.period || unused < Amount::ZERO {
+        if reservation.day == day || unused < Amount::ZERO {
             state.left = state.left + unused;
+        } else if reservation.month == month && unused > Amount::ZERO {
+            // What was put aside on an earlier day is charged to that day, which is over, and to the month, which is not.
+            ledger.give_back_to_month(&mut state, month, unused).await;
+        }
+        if !known {
+            return Vec::new();
         }
         let mut alerts = Vec::new();
         for (period, limit, spent) in self.periods(&state) {
@@ -300,14 +336,12 @@ impl Budget {
 
     /// Counts what a call did cost that was put aside nowhere, because another provider stood in for the one asked.
     pub(crate) async fn spent(&self, cost: Amount) -> Vec<Alert> {
-        let reservation = {
-            let mut state = self.ledger.state.lock().await;
-            self.ledger.begin(&mut state).await;
-            Reservation {
-                amount: Amount::ZERO,
-                day: state.day.period.clone(),
-                beyond: None,
-            }
+        let (day, month) = periods_of(self.ledger.clock.now());
+        let reservation = Reservation {
+            amount: Amount::ZERO,
+            day,
+            month,
+            beyond: None,
         };
         self.settle(reservation, cost).await
     }
@@ -337,14 +371,20 @@ impl Budget {
 
 impl Ledger {
     /// Loads what is stored, and begins a new day or month.
-    async fn begin(&self, state: &mut State) {
+    ///
+    /// # Errors
+    ///
+    /// When the store cannot say what is spent. It is asked again at the next call: taken as nothing, it would let a
+    /// limit begin anew.
+    async fn begin(&self, state: &mut State) -> Result<(), BudgetStoreError> {
         let (day, month) = periods_of(self.clock.now());
         if state.loaded && state.day.period == day {
-            return;
+            return Ok(());
         }
         if state.loaded {
             // What is left of the block belongs to the day it was leased on.
             self.return_block(state).await;
+            state.loaded = false;
         }
         let stored = match self
             .store
@@ -353,8 +393,8 @@ impl Ledger {
         {
             Ok(stored) => stored,
             Err(error) => {
-                tracing::error!(provider = self.scope, %error, "what was spent is not known; it is counted from now on");
-                Vec::new()
+                tracing::error!(provider = self.scope, %error, "what was spent is not known");
+                return Err(error);
             }
         };
         let known = |period: String| {
@@ -366,6 +406,7 @@ impl Ledger {
         };
         (state.day, state.month) = (known(day), known(month));
         state.loaded = true;
+        Ok(())
     }
 
     /// Charges `amount` to both periods and adds it to the block. A store that fails costs the memory of this block only.
@@ -385,6 +426,19 @@ impl Ledger {
         state.month.charged = state.month.charged + back;
         state.left = Amount::ZERO;
         self.store(state, back, 0, 0).await;
+    }
+
+    async fn give_back_to_month(&self, state: &mut State, month: String, unused: Amount) {
+        let back = Amount::ZERO - unused;
+        if state.month.period == month {
+            state.month.charged = state.month.charged + back;
+        }
+        let charge = Spending {
+            period: month,
+            charged: back,
+            alerted: 0,
+        };
+        self.charge(vec![charge]).await;
     }
 
     async fn give_back(&self) {
@@ -422,10 +476,14 @@ impl Ledger {
             charged: amount,
             alerted,
         };
-        let charges = vec![
+        self.charge(vec![
             charge(&state.day, day_alerted),
             charge(&state.month, month_alerted),
-        ];
+        ])
+        .await;
+    }
+
+    async fn charge(&self, charges: Vec<Spending>) {
         if let Err(error) = self.store.charge(&self.scope, charges).await {
             tracing::error!(provider = self.scope, %error, "what is spent holds in this process only");
         }

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use mainstay_llm::{Message, Role, SignedThought, ToolDescriptor};
+use mainstay_llm::{Message, ModelEvent, Role, SignedThought, ToolCall, ToolDescriptor};
 
 /// What a model reads about a call whose result nobody has.
 pub(crate) const UNKNOWN_OUTCOME: &str = "The outcome of this call is unknown: it was sent, but no result was received. It may or may not have taken effect. \
@@ -42,27 +42,41 @@ pub(crate) fn repair(messages: Vec<Message>) -> Vec<Message> {
     repaired
 }
 
-/// Estimated tokens: a quarter of the bytes, rounded up, names and arguments of calls included (OR-260).
+/// Estimated tokens: a quarter of the bytes, rounded up, names, arguments and marks of calls included (OR-260).
 pub(crate) fn estimate(message: &Message) -> u64 {
-    let calls: usize = message
-        .tool_calls
-        .iter()
-        .map(|call| call.id.len() + call.name.len() + call.arguments.len())
-        .sum();
-    let thoughts: usize = message
-        .thoughts
-        .iter()
-        .map(|thought| match thought {
-            SignedThought::Thought { text, signature } => text.len() + signature.len(),
-            SignedThought::Redacted { data } => data.len(),
-        })
-        .sum();
+    let calls: usize = message.tool_calls.iter().map(bytes_of_call).sum();
+    let thoughts: usize = message.thoughts.iter().map(bytes_of_thought).sum();
     let bytes = message.content.len()
         + calls
         + thoughts
         + message.name.as_ref().map_or(0, String::len)
         + message.tool_call_id.as_ref().map_or(0, String::len);
     tokens(bytes)
+}
+
+/// Bytes of a call as it goes back to its provider, the provider's mark included.
+fn bytes_of_call(call: &ToolCall) -> usize {
+    call.id.len() + call.name.len() + call.arguments.len() + call.signature.as_ref().map_or(0, String::len)
+}
+
+fn bytes_of_thought(thought: &SignedThought) -> usize {
+    match thought {
+        SignedThought::Thought { text, signature } => text.len() + signature.len(),
+        SignedThought::Redacted { data } => data.len(),
+    }
+}
+
+/// Bytes that an event adds to an answer. The text of a signed thought came as [`ModelEvent::Thinking`] before.
+pub(crate) fn bytes_of_event(event: &ModelEvent) -> usize {
+    match event {
+        ModelEvent::Text(text) | ModelEvent::Thinking(text) => text.len(),
+        ModelEvent::ToolCall(call) => bytes_of_call(call),
+        ModelEvent::Thought(SignedThought::Redacted { data }) => data.len(),
+        ModelEvent::Thought(SignedThought::Thought { .. })
+        | ModelEvent::Started
+        | ModelEvent::Usage(_)
+        | ModelEvent::Finished(_) => 0,
+    }
 }
 
 /// Bytes of tool descriptions, which cannot be dropped from a request.
@@ -117,7 +131,6 @@ pub(crate) fn fit(messages: Vec<Message>, budget: u64) -> Vec<Message> {
 
 #[cfg(test)]
 mod tests {
-    use mainstay_llm::ToolCall;
     use proptest::prelude::*;
 
     use super::*;
@@ -151,6 +164,16 @@ mod tests {
                 (None, "next"),
             ]
         );
+    }
+
+    #[test]
+    fn or_260_the_mark_of_a_call_is_sent_and_counts() {
+        let signed = ToolCall {
+            signature: Some("s".repeat(400)),
+            ..call("a")
+        };
+        let plain = estimate(&Message::assistant("", vec![call("a")]));
+        assert_eq!(estimate(&Message::assistant("", vec![signed])), plain + 100);
     }
 
     #[test]

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use jiff::Timestamp;
-use tokio::sync::{Semaphore, broadcast, mpsc};
+use tokio::sync::{Semaphore, broadcast, mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::event::{Event, ModelDelta, Payload};
@@ -108,8 +108,8 @@ pub(crate) struct Hub {
     replies: Mutex<HashMap<String, mpsc::Sender<ClientReply>>>,
     /// Cancels the running turn; written by the turn that holds `turn`.
     running: Mutex<Option<Running>>,
-    /// Client keys of turns that were admitted and are not stored yet.
-    waiting_keys: Mutex<Vec<String>>,
+    /// Client keys of turns that were admitted and are not stored yet, with what tells of their turns.
+    waiting_keys: Mutex<Vec<(String, watch::Receiver<Option<String>>)>>,
     /// Turn that is open in the store and that nobody runs; written by the turn that holds `turn`.
     suspended: Mutex<Option<String>>,
 }
@@ -242,16 +242,22 @@ impl Hub {
         lock(&self.running).as_ref().map(|running| running.turn.clone())
     }
 
-    /// Keeps a client key from being admitted twice while its turn waits; `None` when it is waiting already.
-    pub(crate) fn reserve_key(self: &Arc<Self>, client_key: &str) -> Option<KeyReservation> {
+    /// Keeps a client key from being admitted twice while its turn waits.
+    ///
+    /// # Errors
+    ///
+    /// The message that waits with this key already.
+    pub(crate) fn reserve_key(self: &Arc<Self>, client_key: &str) -> Result<KeyReservation, FirstCopy> {
         let mut waiting = lock(&self.waiting_keys);
-        if waiting.iter().any(|key| key == client_key) {
-            return None;
+        if let Some((_, turn)) = waiting.iter().find(|(key, _)| key == client_key) {
+            return Err(FirstCopy { turn: turn.clone() });
         }
-        waiting.push(client_key.to_owned());
-        Some(KeyReservation {
+        let (sender, receiver) = watch::channel(None);
+        waiting.push((client_key.to_owned(), receiver));
+        Ok(KeyReservation {
             hub: Arc::clone(self),
             client_key: client_key.to_owned(),
+            turn: sender,
         })
     }
 
@@ -320,11 +326,36 @@ impl Drop for ClientAttachment {
 pub(crate) struct KeyReservation {
     hub: Arc<Hub>,
     client_key: String,
+    turn: watch::Sender<Option<String>>,
+}
+
+impl KeyReservation {
+    /// The store knows the key now: the message began `turn`. Tells those who wait with copies of it.
+    pub(crate) fn accepted(self, turn: &str) {
+        self.turn.send_replace(Some(turn.to_owned()));
+    }
 }
 
 impl Drop for KeyReservation {
     fn drop(&mut self) {
-        lock(&self.hub.waiting_keys).retain(|key| *key != self.client_key);
+        lock(&self.hub.waiting_keys).retain(|(key, _)| *key != self.client_key);
+    }
+}
+
+/// A message that waits to be stored, as whoever sent it again sees it.
+#[derive(Debug, Clone)]
+pub struct FirstCopy {
+    turn: watch::Receiver<Option<String>>,
+}
+
+impl FirstCopy {
+    /// Waits until the message is stored, at the latest when the turn before it has ended, and gives the turn that answers
+    /// it; `None` when it was refused, and may be sent again.
+    pub async fn settled(&mut self) -> Option<String> {
+        match self.turn.wait_for(Option::is_some).await {
+            Ok(turn) => turn.clone(),
+            Err(_gone) => None,
+        }
     }
 }
 

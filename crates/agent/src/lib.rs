@@ -36,7 +36,7 @@ pub use budget::{Budget, Budgets, StoredBudgets};
 pub use cooldowns::StoredCooldowns;
 pub use engine::{Engine, EngineOptions, StartError};
 pub use event::{Event, Payload};
-pub use hub::{ClientAttachment, ClientReply, Hubs, SubscriptionError};
+pub use hub::{ClientAttachment, ClientReply, FirstCopy, Hubs, SubscriptionError};
 pub use limits::Limits;
 pub use metrics::EngineMetrics;
 pub use model_entry::{ModelEntry, Prices};

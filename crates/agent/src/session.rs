@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use crate::engine::Shared;
 use crate::event::{Caller, Event};
-use crate::hub::{self, ClientAttachment, ClientReply, Hub, SubscriptionError};
+use crate::hub::{self, ClientAttachment, ClientReply, FirstCopy, Hub, SubscriptionError};
 use crate::journal::{JournalError, collect_events};
 use crate::pack_source::LoadedPack;
 use crate::turn;
@@ -37,12 +37,15 @@ pub enum SendError {
     /// A turn runs and another message waits (contract 9). To be retried when one has ended.
     #[error("the session is busy: a turn is running and another message is waiting")]
     Busy,
-    /// A message with this client key was accepted before; what it began is `turn`, when known.
+    /// A message with this client key was accepted before.
     #[error("the message was accepted before")]
     Duplicate {
         /// The turn it began.
-        turn: Option<String>,
+        turn: String,
     },
+    /// A message with this client key is waiting to be stored.
+    #[error("the message was sent before and is waiting")]
+    Waiting(FirstCopy),
     /// The message or its client key is too long.
     #[error("{what} is longer than {limit} bytes")]
     TooLong {
@@ -170,11 +173,7 @@ impl SessionHandle {
             });
         }
         let reservation = match &message.client_key {
-            Some(key) => Some(
-                self.hub
-                    .reserve_key(key)
-                    .ok_or(SendError::Duplicate { turn: None })?,
-            ),
+            Some(key) => Some(self.hub.reserve_key(key).map_err(SendError::Waiting)?),
             None => None,
         };
         // Behind the key: a message that is sent again while its first waits is not one too many.

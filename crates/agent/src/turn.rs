@@ -59,12 +59,14 @@ pub(crate) async fn begin(beginning: Beginning) {
         None => Ok(()),
     };
     let begun = match ready {
-        Ok(()) => Driver::begin(shared, Arc::clone(&hub), pack, turn, message).await,
+        Ok(()) => Driver::begin(shared, Arc::clone(&hub), pack, turn.clone(), message).await,
         Err(error) => Err(error),
     };
-    drop(reservation);
     match begun {
         Ok(driver) => {
+            if let Some(reservation) = reservation {
+                reservation.accepted(&turn);
+            }
             // The sender may be gone; its turn runs all the same (contract 9).
             let _ = started.send(Ok(()));
             Box::pin(driver.run()).await;
@@ -72,8 +74,17 @@ pub(crate) async fn begin(beginning: Beginning) {
         Err(error) => {
             let reason = error.to_string();
             let refused = match error {
-                JournalError::Duplicate { turn, .. } => SendError::Duplicate { turn: Some(turn) },
-                other => SendError::Unavailable(other),
+                JournalError::Duplicate { turn, .. } => {
+                    if let Some(reservation) = reservation {
+                        reservation.accepted(&turn);
+                    }
+                    SendError::Duplicate { turn }
+                }
+                other => {
+                    // Copies that wait are sent again: their senders learn what this one learns.
+                    drop(reservation);
+                    SendError::Unavailable(other)
+                }
             };
             if started.send(Err(refused)).is_err() {
                 // Its sender has left: this line is all that tells of it.

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use mainstay_store::data_directory;
+use mainstay_store::data_directory::{self, Holder};
 use serde::{Deserialize, Serialize};
 
 use crate::{terminal, terminal::Failure};
@@ -86,10 +86,12 @@ impl Endpoints {
     ///
     /// # Errors
     ///
-    /// When one runs and the file cannot be read.
+    /// When one runs and the file cannot be read, or its process is not known here.
     pub(crate) fn running(data: &Path) -> Result<Option<Self>, Failure> {
-        if data_directory::holder(data).is_none() {
-            return Ok(None);
+        match data_directory::holder(data) {
+            Holder::Nobody => return Ok(None),
+            Holder::Unknown => return Err(Self::held_elsewhere(data)),
+            Holder::Process(_) => {}
         }
         Ok(Self::read(data)?.filter(|endpoints| endpoints.alive(data)))
     }
@@ -105,8 +107,10 @@ impl Endpoints {
 
     /// What is known of the server of `data` now.
     fn look(data: &Path) -> Result<Server, Failure> {
-        let Some(pid) = data_directory::holder(data) else {
-            return Ok(Server::Absent);
+        let pid = match data_directory::holder(data) {
+            Holder::Nobody => return Ok(Server::Absent),
+            Holder::Unknown => return Err(Self::held_elsewhere(data)),
+            Holder::Process(pid) => pid,
         };
         Ok(match Self::read(data)? {
             Some(endpoints) if endpoints.pid == pid => Server::Running(endpoints),
@@ -119,7 +123,7 @@ impl Endpoints {
     ///
     /// # Errors
     ///
-    /// When a server runs and its file cannot be read.
+    /// When a server runs and its file cannot be read, or its process is not known here.
     pub(crate) async fn settled(data: &Path) -> Result<Server, Failure> {
         let began = tokio::time::Instant::now();
         let mut told = false;
@@ -166,6 +170,15 @@ impl Endpoints {
             .with_hint("start one with `mainstay up`, or name its directory with `--data DIR`")
     }
 
+    /// The failure of a verb whose server is somewhere that this process cannot see.
+    pub(crate) fn held_elsewhere(data: &Path) -> Failure {
+        Failure::new(format!(
+            "data directory {} is in use by a process that is not known here",
+            shown(data)
+        ))
+        .with_hint("the server may run in a container or on another machine: call `mainstay` there")
+    }
+
     /// Whether the process of the file is there and is the server of `data`.
     ///
     /// After a crash the file stays, and its pid may belong to a stranger by now: only the lock of the directory tells.
@@ -174,7 +187,7 @@ impl Endpoints {
             .ok()
             .and_then(rustix::process::Pid::from_raw);
         process.is_some_and(|pid| rustix::process::test_kill_process(pid).is_ok())
-            && data_directory::holder(data) == Some(self.pid)
+            && data_directory::holder(data) == Holder::Process(self.pid)
     }
 
     /// The ports of a former run, which a new one keeps so that a kubeconfig stays valid: front door, Kubernetes API.
@@ -236,6 +249,23 @@ mod tests {
         };
         let (found, ()) = tokio::join!(Endpoints::once_started(data.path()), writing);
         assert_eq!(found.unwrap().pid, std::process::id());
+    }
+
+    #[tokio::test]
+    async fn a_directory_that_is_held_by_somebody_unknown_is_not_free() {
+        let world = tempfile::tempdir().unwrap();
+        let data = data_directory::DataDirectory::open(world.path().join("data")).unwrap();
+        // What a server in another container wrote: no process has this number here.
+        std::fs::write(data.path().join("lock"), "2147483646\n").unwrap();
+        let failures = [
+            Endpoints::running(data.path()).unwrap_err(),
+            Endpoints::settled(data.path()).await.unwrap_err(),
+            crate::server_process::stop(data.path()).unwrap_err(),
+        ];
+        for failure in failures {
+            assert!(failure.text.contains("in use by a process"), "{failure}");
+            assert!(failure.hint.is_some());
+        }
     }
 
     fn endpoints_of_this_process() -> Endpoints {

@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use mainstay_store::data_directory;
+use mainstay_store::data_directory::{self, Holder};
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -134,10 +134,16 @@ fn server_arguments(arguments: &ServeArguments) -> Vec<String> {
 }
 
 /// Drains and stops the server of `data`. Gives whether one ran.
+///
+/// # Errors
+///
+/// When it cannot be stopped, or does not end in time; when its process is not known here.
 pub(crate) fn stop(data: &Path) -> Result<bool, Failure> {
     // The lock of the directory tells who runs; a file may be stale and its pid a stranger's.
-    let Some(number) = data_directory::holder(data) else {
-        return Ok(false);
+    let number = match data_directory::holder(data) {
+        Holder::Nobody => return Ok(false),
+        Holder::Unknown => return Err(Endpoints::held_elsewhere(data)),
+        Holder::Process(number) => number,
     };
     let pid = i32::try_from(number)
         .ok()
@@ -148,7 +154,7 @@ pub(crate) fn stop(data: &Path) -> Result<bool, Failure> {
     rustix::process::kill_process(pid, rustix::process::Signal::TERM)
         .map_err(|error| Failure::new(format!("the server with pid {number} cannot be stopped: {error}")))?;
     let ends = Instant::now() + ENDS_WITHIN;
-    while data_directory::holder(data) == Some(number) {
+    while data_directory::holder(data) == Holder::Process(number) {
         if Instant::now() > ends {
             return Err(Failure::new(format!(
                 "the server with pid {number} has not ended within {} s",

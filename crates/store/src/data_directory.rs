@@ -188,20 +188,44 @@ pub fn write_private(path: &Path, content: &[u8]) -> Result<(), DataDirectoryErr
     crate::write_private(path, content).map_err(|source| DataDirectoryError::at(path, source))
 }
 
-/// The process that holds the lock of a data directory, if one does. Used by commands that talk to a running server.
+/// Who holds the lock of a data directory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Holder {
+    /// Nobody: it may be opened.
+    Nobody,
+    /// The process with this number.
+    Process(u32),
+    /// A process whose number the lock file does not tell: it runs in another container or on another machine, or the file
+    /// was overwritten.
+    Unknown,
+}
+
+impl Holder {
+    /// The number of the process, where it is known.
+    pub fn pid(self) -> Option<u32> {
+        match self {
+            Self::Process(pid) => Some(pid),
+            Self::Nobody | Self::Unknown => None,
+        }
+    }
+}
+
+/// Who holds the lock of a data directory. Used by commands that talk to a running server.
 ///
 /// A process that has only just taken the lock writes its number a moment later; until then the file has that of an earlier
 /// one, which is not told.
-pub fn holder(path: &Path) -> Option<u32> {
-    let file = File::open(path.join(LOCK)).ok()?;
+pub fn holder(path: &Path) -> Holder {
+    let Ok(file) = File::open(path.join(LOCK)) else {
+        return Holder::Nobody;
+    };
     let until = Instant::now() + SETTLING;
     loop {
         if rustix::fs::flock(&file, FlockOperation::NonBlockingLockShared).is_ok() {
-            return None;
+            return Holder::Nobody;
         }
         match read_pid(&file) {
-            Some(pid) if is_alive(pid) => return Some(pid),
-            _ if Instant::now() >= until => return None,
+            Some(pid) if is_alive(pid) => return Holder::Process(pid),
+            _ if Instant::now() >= until => return Holder::Unknown,
             _ => std::thread::sleep(PAUSE),
         }
     }
@@ -285,7 +309,7 @@ fn take_lock(path: &Path) -> Result<File, DataDirectoryError> {
         if is_held || Instant::now() >= until {
             return Err(DataDirectoryError::InUse {
                 path: path.to_owned(),
-                holder: holder(path),
+                holder: holder(path).pid(),
             });
         }
         rustix::fs::flock(&lock, FlockOperation::Unlock).map_err(|errno| failed(errno.into()))?;
@@ -356,9 +380,11 @@ mod tests {
         let data = DataDirectory::open(world.path().join("data")).unwrap();
         // No process has this number: it is beyond what a system gives.
         std::fs::write(data.path().join(LOCK), "2147483646\n").unwrap();
-        assert_eq!(holder(data.path()), None);
+        assert_eq!(holder(data.path()), Holder::Unknown, "held all the same");
+        std::fs::write(data.path().join(LOCK), "").unwrap();
+        assert_eq!(holder(data.path()), Holder::Unknown);
         std::fs::write(data.path().join(LOCK), format!("{}\n46\n", std::process::id())).unwrap();
-        assert_eq!(holder(data.path()), Some(std::process::id()));
+        assert_eq!(holder(data.path()), Holder::Process(std::process::id()));
     }
 
     #[test]
@@ -374,10 +400,10 @@ mod tests {
             "{error}"
         );
         assert!(error.to_string().contains("data"), "{error}");
-        assert_eq!(holder(first.path()), Some(std::process::id()));
+        assert_eq!(holder(first.path()), Holder::Process(std::process::id()));
         let path = first.path().to_owned();
         drop(first);
-        assert_eq!(holder(&path), None);
+        assert_eq!(holder(&path), Holder::Nobody);
         DataDirectory::open(&path).unwrap();
     }
 

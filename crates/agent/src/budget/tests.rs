@@ -1,6 +1,7 @@
 #![allow(clippy::unwrap_used)]
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use mainstay_store::payload::{PayloadOptions, PayloadStore};
@@ -40,6 +41,16 @@ impl World {
         Budgets::new(self.clock.clone(), store, BudgetMetrics::default())
     }
 
+    /// A process that has just started, and its store, which fails.
+    fn process_without_store(&self) -> (Budgets, Arc<Failing>) {
+        let store = Arc::new(Failing {
+            store: StoredBudgets::new(self.store.clone()),
+            fails: AtomicBool::new(true),
+        });
+        let budgets = Budgets::new(self.clock.clone(), store.clone(), BudgetMetrics::default());
+        (budgets, store)
+    }
+
     async fn charged(&self, period: &str) -> Amount {
         let stored = self
             .store
@@ -47,6 +58,42 @@ impl World {
             .await
             .unwrap();
         Amount::from_units(stored.first().map_or(0, |stored| stored.charged))
+    }
+}
+
+/// A store that fails while it is told to.
+#[derive(Debug)]
+struct Failing {
+    store: StoredBudgets,
+    fails: AtomicBool,
+}
+
+impl Failing {
+    fn check(&self) -> Result<(), BudgetStoreError> {
+        match self.fails.load(Ordering::SeqCst) {
+            true => Err(BudgetStoreError("the disk is gone".into())),
+            false => Ok(()),
+        }
+    }
+}
+
+#[async_trait]
+impl BudgetStore for Failing {
+    async fn load(&self, scope: &str, periods: Vec<String>) -> Result<Vec<Spending>, BudgetStoreError> {
+        self.check()?;
+        self.store.load(scope, periods).await
+    }
+
+    async fn charge(&self, scope: &str, charges: Vec<Spending>) -> Result<(), BudgetStoreError> {
+        self.check()?;
+        self.store.charge(scope, charges).await
+    }
+}
+
+fn exceeded(reserved: Result<Reservation, Refused>) -> Exceeded {
+    match reserved {
+        Err(Refused::Exceeded(exceeded)) => exceeded,
+        other => panic!("{other:?}"),
     }
 }
 
@@ -64,7 +111,7 @@ async fn om_204_what_calls_may_cost_is_put_aside_before_and_settled_after() {
     let budget = budget(&budgets, limits(Some(10.0), None, WhenExceeded::Block));
     let first = budget.reserve(dollars(6.0)).await.unwrap();
     // The first is not settled yet: the second might go beyond, whatever the first will cost.
-    let refused = budget.reserve(dollars(5.0)).await.unwrap_err();
+    let refused = exceeded(budget.reserve(dollars(5.0)).await);
     assert_eq!(
         refused,
         Exceeded {
@@ -161,8 +208,8 @@ async fn a_new_day_begins_at_nothing_and_the_month_goes_on_until_it_ends() {
     budget.settle(late, dollars(8.0)).await;
     let next = budget.reserve(dollars(5.0)).await.unwrap();
     budget.settle(next, dollars(5.0)).await;
-    let refused = budget.reserve(dollars(2.0)).await.unwrap_err();
-    assert_eq!(refused.period, Period::Monthly);
+    let refused = exceeded(budget.reserve(dollars(2.1)).await);
+    assert_eq!((refused.period, refused.spent), (Period::Monthly, dollars(13.0)));
     world.clock.advance(Duration::from_secs(24 * 3600));
     let _june = budget.reserve(dollars(10.0)).await.unwrap();
     assert_eq!(
@@ -170,6 +217,78 @@ async fn a_new_day_begins_at_nothing_and_the_month_goes_on_until_it_ends() {
         Amount::ZERO,
         "days that are over are dropped"
     );
+}
+
+#[tokio::test]
+async fn what_a_call_over_midnight_did_not_cost_is_the_months_again() {
+    let world = World::new();
+    let budgets = world.process();
+    let budget = budget(&budgets, limits(None, Some(15.0), WhenExceeded::Block));
+    let late = budget.reserve(dollars(9.0)).await.unwrap();
+    world.clock.advance(Duration::from_secs(2 * 3600));
+    budget.settle(late, dollars(1.0)).await;
+    assert_eq!(world.charged("2026-05").await, dollars(1.0));
+    let next = budget.reserve(dollars(14.0)).await.unwrap();
+    assert_eq!(exceeded(budget.reserve(dollars(0.1)).await).spent, dollars(15.0));
+    // A month that is over gets nothing back: it counts no more.
+    world.clock.advance(Duration::from_secs(24 * 3600));
+    budget.settle(next, dollars(1.0)).await;
+    let _june = budget.reserve(dollars(15.0)).await.unwrap();
+    assert_eq!(world.charged("2026-06").await, dollars(15.0));
+    assert!(budget.reserve(dollars(0.1)).await.is_err());
+}
+
+#[tokio::test]
+async fn om_204_a_budget_that_blocks_does_not_begin_anew_when_nobody_can_say_what_is_spent() {
+    let world = World::new();
+    let limits = limits(Some(10.0), Some(15.0), WhenExceeded::Block);
+    let earlier = world.process();
+    let spent = budget(&earlier, limits.clone());
+    let call = spent.reserve(dollars(9.0)).await.unwrap();
+    spent.settle(call, dollars(9.0)).await;
+    let (budgets, store) = world.process_without_store();
+    let budget = budget(&budgets, limits);
+    for _again in 0..2 {
+        let refused = budget.reserve(dollars(2.0)).await.unwrap_err();
+        assert!(
+            matches!(&refused, Refused::Unknown { scope, .. } if scope == "default/main"),
+            "{refused:?}"
+        );
+    }
+    store.fails.store(false, Ordering::SeqCst);
+    assert_eq!(exceeded(budget.reserve(dollars(2.0)).await).spent, dollars(9.0));
+    // A new day whose beginning fails.
+    store.fails.store(true, Ordering::SeqCst);
+    world.clock.advance(Duration::from_secs(2 * 3600));
+    assert!(matches!(
+        budget.reserve(dollars(2.0)).await,
+        Err(Refused::Unknown { .. })
+    ));
+    store.fails.store(false, Ordering::SeqCst);
+    let refused = exceeded(budget.reserve(dollars(7.0)).await);
+    assert_eq!((refused.period, refused.spent), (Period::Monthly, dollars(9.0)));
+    let _kept = budget.reserve(dollars(6.0)).await.unwrap();
+}
+
+#[tokio::test]
+async fn om_204_calls_that_are_made_while_nobody_can_say_what_is_spent_are_charged_later() {
+    let world = World::new();
+    let (budgets, store) = world.process_without_store();
+    let budget = budget(&budgets, limits(Some(10.0), None, WhenExceeded::Warn));
+    let call = budget.reserve(dollars(5.0)).await.unwrap();
+    assert_eq!(call.beyond, None);
+    assert_eq!(budget.settle(call, dollars(4.0)).await, []);
+    assert_eq!(budget.spent(dollars(2.0)).await, []);
+    store.fails.store(false, Ordering::SeqCst);
+    let next = budget.reserve(dollars(5.0)).await.unwrap();
+    assert_eq!(
+        next.beyond.as_ref().map(|beyond| beyond.spent),
+        Some(dollars(6.0))
+    );
+    budget.settle(next, dollars(1.0)).await;
+    budgets.close().await;
+    assert_eq!(world.charged("2026-05-30").await, dollars(7.0));
+    assert_eq!(world.charged("2026-05").await, dollars(7.0));
 }
 
 #[tokio::test]

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use mainstay_llm::{ModelError, ModelErrorKind};
+use mainstay_llm::{ModelError, ModelErrorKind, SignedThought};
 use mainstay_store::payload::{PayloadOptions, PayloadStore};
 use serde_json::json;
 
 use super::support::*;
-use crate::budget::{Amount, BudgetLimits, BudgetMetrics, WhenExceeded};
+use crate::budget::{Amount, BudgetLimits, BudgetMetrics, Refused, WhenExceeded};
 use crate::{Budget, Budgets, Prices, StoredBudgets};
 
 /// A world whose model costs a cent for each token of an answer, with a limit in dollars a day.
@@ -105,4 +105,63 @@ async fn contract_8_what_was_put_aside_is_replaced_by_what_the_stream_says_or_wh
     let refused = converse(&session, message("too much")).await;
     assert_eq!(find(&refused, "budget.exceeded")["spent_usd"], 1.01);
     budgets.close().await;
+}
+
+/// What the world's budget counts as spent.
+async fn spent(world: &World) -> f64 {
+    let budget = world.options.models[0].budget.clone().unwrap();
+    match budget.reserve(Amount::from_dollars(1e6)).await {
+        Err(Refused::Exceeded(exceeded)) => exceeded.spent.dollars(),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn contract_8_an_answer_that_breaks_off_without_text_costs_what_came_of_it() {
+    let broken = || Say::Fail(ModelError::new("main", ModelErrorKind::Network, "cut"));
+    let redacted = || {
+        Say::Thought(SignedThought::Redacted {
+            data: "12345678".to_owned(),
+        })
+    };
+    // Sixteen bytes of a call are four tokens, eight of reasoning two.
+    for (script, expected) in [
+        (vec![Say::RawCall("call", "tool", "{\"a\":12}"), broken()], 0.04),
+        (vec![redacted(), broken()], 0.02),
+    ] {
+        let (world, _budgets) = world(vec![script], 2.0, WhenExceeded::Block);
+        run(&world, "hi").await;
+        assert_eq!(spent(&world).await, expected);
+    }
+    // Nothing came of it, but the request had been taken; and one that was not.
+    let empty = SignedThought::Redacted { data: String::new() };
+    for (script, taken) in [
+        (vec![Say::Thought(empty), broken()], true),
+        (vec![broken()], false),
+    ] {
+        let (mut world, _budgets) = world(vec![script], 2.0, WhenExceeded::Block);
+        world.options.models[0].prices.input = Some(1.0);
+        run(&world, "hi").await;
+        assert_eq!(spent(&world).await > 0.0, taken);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn contract_8_an_answer_that_is_cancelled_before_its_text_is_not_free() {
+    let gate = Arc::new(tokio::sync::Notify::new());
+    let call = Say::RawCall("call", "tool", "{\"a\":12}");
+    let (world, _budgets) = world(
+        vec![vec![call, Say::Wait(gate), Say::Hang]],
+        2.0,
+        WhenExceeded::Block,
+    );
+    let session = world.engine().await.open_session(None).await.unwrap();
+    let events = session.subscribe(None);
+    let ticket = session.send(message("hi")).unwrap();
+    world.model.asked.notified().await;
+    // Time stands still until everything waits: the call has been read then.
+    tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+    assert!(session.cancel());
+    until_end(events, &ticket).await;
+    assert_eq!(spent(&world).await, 0.04);
 }

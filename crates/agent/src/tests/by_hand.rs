@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::support::*;
 use crate::event::CallOutcome;
@@ -82,9 +82,21 @@ async fn om_366_a_call_by_hand_is_decided_and_sent_as_in_a_turn() {
     );
     assert_eq!(world.tools.count("delete_order"), 0);
 
-    let client = engine.call_by_hand(call("locate"), false).await.unwrap();
-    assert_eq!(client.outcome, Some(CallOutcome::Refused));
-    assert_eq!(client.reason.as_deref(), Some("ClientRequired"));
+    for dry_run in [false, true] {
+        let client = engine.call_by_hand(call("locate"), dry_run).await.unwrap();
+        assert_eq!(client.outcome, Some(CallOutcome::Refused));
+        assert_eq!(client.reason.as_deref(), Some("ClientRequired"));
+        assert!(client.content.unwrap().contains("mainstay chat"));
+    }
+
+    // No arguments are an empty object, as in a turn.
+    let none = || HandCall {
+        arguments: Value::Null,
+        ..call("get_order")
+    };
+    let done = engine.call_by_hand(none(), false).await.unwrap();
+    assert_eq!(done.content.as_deref(), Some("{}"));
+    assert!(engine.explain_call(none()).await.unwrap().decision.allow);
 }
 
 #[tokio::test(start_paused = true)]

@@ -166,7 +166,7 @@ async fn contract_9_a_client_key_is_accepted_once_also_while_it_waits() {
     for (key, turn) in [("k1", &first.turn), ("k2", &second.turn)] {
         let mut again = session.send(keyed("again", key)).unwrap();
         match again.started().await.unwrap_err() {
-            SendError::Duplicate { turn: Some(known) } => assert_eq!(known, *turn),
+            SendError::Duplicate { turn: known } => assert_eq!(known, *turn),
             other => panic!("{other:?}"),
         }
     }
@@ -200,7 +200,7 @@ async fn contract_9_a_client_key_is_accepted_once_across_restarts() {
     let mut again = session.send(keyed("pay", "k")).unwrap();
     assert!(matches!(
         again.started().await.unwrap_err(),
-        SendError::Duplicate { turn: Some(_) }
+        SendError::Duplicate { turn: _ }
     ));
     assert_eq!(
         stored(&world, &session).await.len(),
@@ -333,4 +333,36 @@ async fn a_turn_that_the_store_refused_is_continued_before_the_next_message() {
         .collect();
     assert_eq!(said, ["first", "one", "second", "two"]);
     assert_eq!(all(&kept, "model.restarted").len(), 1);
+}
+
+#[tokio::test]
+async fn contract_9_who_sends_a_waiting_message_again_learns_what_becomes_of_the_first() {
+    let mut world = World::new(vec![vec![Say::Text("ok")]], vec![], json!({}));
+    let journal = Arc::new(MemoryJournal::default());
+    world.options.journal = journal.clone();
+    let session = world.engine().await.open_session(None).await.unwrap();
+    let hub = world.options.hubs.get(&key_of(&session), 0);
+    let waiting = |error: SendError| match error {
+        SendError::Waiting(first) => first,
+        other => panic!("{other:?}"),
+    };
+    // The store refuses the first, so that a copy may be sent.
+    let running = Arc::clone(&hub.turn).lock_owned().await;
+    let mut first = session.send(keyed("pay", "k")).unwrap();
+    let mut copy = waiting(session.send(keyed("pay", "k")).unwrap_err());
+    journal.broken.store(true, Ordering::SeqCst);
+    drop(running);
+    assert!(matches!(
+        first.started().await.unwrap_err(),
+        SendError::Unavailable(_)
+    ));
+    assert_eq!(copy.settled().await, None);
+    journal.broken.store(false, Ordering::SeqCst);
+    // It takes it, and the copy learns which turn answers.
+    let running = Arc::clone(&hub.turn).lock_owned().await;
+    let mut first = session.send(keyed("pay", "k")).unwrap();
+    let mut copy = waiting(session.send(keyed("pay", "k")).unwrap_err());
+    drop(running);
+    first.started().await.unwrap();
+    assert_eq!(copy.settled().await, Some(first.turn));
 }

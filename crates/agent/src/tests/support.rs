@@ -564,12 +564,16 @@ pub(super) async fn until_end(
 }
 
 /// The stored events of a session, from the store itself.
-pub(super) async fn stored(world: &World, session: &SessionHandle) -> Vec<Event> {
-    let key = SessionKey {
+pub(super) fn key_of(session: &SessionHandle) -> SessionKey {
+    SessionKey {
         namespace: "default".to_owned(),
         agent: "helpdesk".to_owned(),
         session: session.id().to_string(),
-    };
+    }
+}
+
+pub(super) async fn stored(world: &World, session: &SessionHandle) -> Vec<Event> {
+    let key = key_of(session);
     world.journal.events_after(&key, 0, 10_000).await.unwrap()
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use mainstay_llm::{FinishReason, ModelError, ModelErrorKind, Role, SignedThought};
+use mainstay_llm::{FinishReason, ModelError, ModelErrorKind, Role, SignedThought, ToolChoice};
 use serde_json::{Value, json};
 
 use super::support::*;
@@ -503,10 +503,19 @@ async fn or_453_a_blank_answer_or_one_of_thoughts_alone_is_asked_for_again_witho
         let seen = run(&world, "hi").await;
         assert_eq!(find(&seen, "model.failed")["reason"], "ModelEmptyAnswer");
         assert_eq!(all(&seen, "message")[1]["content"], "It is done.");
-        let offered: Vec<usize> = (0..3)
-            .map(|index| world.model.request(index).tools.len())
+        let offered: Vec<(usize, ToolChoice)> = (0..3)
+            .map(|index| world.model.request(index))
+            .map(|request| (request.tools.len(), request.tool_choice))
             .collect();
-        assert_eq!(offered, [1, 1, 0]);
+        // The calls and results of before stay in the conversation: providers want their tools described.
+        assert_eq!(
+            offered,
+            [
+                (1, ToolChoice::Auto),
+                (1, ToolChoice::Auto),
+                (1, ToolChoice::None)
+            ]
+        );
         assert_eq!(
             world.model.request(2).messages.len(),
             3,

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use mainstay_tools::policy::Decision;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio::time::Instant;
@@ -17,7 +18,7 @@ use crate::engine::Engine;
 use crate::event::{CallOutcome, Caller};
 use crate::pack::Admission;
 use crate::pack_source::LoadedPack;
-use crate::turn::judgement::{Objection, admissible, objection};
+use crate::turn::judgement::{Objection, as_object, objection};
 use crate::turn::surface::Surface;
 
 /// How alike two names have to be for one to be proposed for the other: Jaro-Winkler, from 0 to 1.
@@ -73,7 +74,7 @@ pub enum Offer {
 pub struct HandCall {
     /// The tool.
     pub tool: String,
-    /// Its arguments.
+    /// Its arguments; `null` are none, as in a turn.
     pub arguments: Value,
     /// Who asks, as policies see it.
     pub caller: Caller,
@@ -181,13 +182,9 @@ impl Engine {
     /// [`NotCallable::Unknown`] and [`NotCallable::Arguments`].
     pub async fn explain_call(&self, call: HandCall) -> Result<Explanation, NotCallable> {
         self.registered(&call.tool)?;
-        if !call.arguments.is_object() {
-            return Err(NotCallable::Arguments(
-                "the arguments must be a JSON object".to_owned(),
-            ));
-        }
+        let arguments = as_object(call.arguments).map_err(NotCallable::Arguments)?;
         let headers = call.headers.clone();
-        let request = self.request(call);
+        let request = self.request(HandCall { arguments, ..call });
         let explanation = self.shared.options.tools.explain(&request, &headers).await;
         Ok(explanation.masked())
     }
@@ -201,14 +198,19 @@ impl Engine {
         self.registered(&call.tool)?;
         let pack = self.shared.packs.current().await;
         let surface = self.surface(&pack);
-        surface.find(&call.tool).map_err(|_| {
+        let tool = surface.find(&call.tool).map_err(|_| {
             NotCallable::NotOffered(not_offered(&call.tool, offer(&pack, &surface, &call.tool)))
         })?;
-        let (tool, arguments) =
-            admissible(&surface, &call.tool, &call.arguments.to_string()).map_err(NotCallable::Arguments)?;
-        let tool = tool.clone();
+        let arguments = as_object(call.arguments).map_err(NotCallable::Arguments)?;
         let request = self.request(HandCall { arguments, ..call });
         let tools = Arc::clone(&self.shared.options.tools);
+        // The same for a dry run: it tells what the call would meet.
+        let against = |decision: &Decision| {
+            objection(&*tools, &request, decision).or_else(|| {
+                let at_client = matches!(tool.runs, Runs::AtClient { .. });
+                at_client.then(client_required)
+            })
+        };
         let begun = Instant::now();
         let explanation = tools.explain(&request, &BTreeMap::new()).await;
         let mut result = HandResult {
@@ -226,7 +228,7 @@ impl Engine {
             request: None,
         };
         if dry_run {
-            if let Some(objection) = objection(&*tools, &request, &explanation.decision) {
+            if let Some(objection) = against(&explanation.decision) {
                 result.objected(objection);
                 return Ok(result);
             }
@@ -242,21 +244,8 @@ impl Engine {
         // Decided anew and not by the explanation: what is sent is what was logged as decided.
         let decision = tools.decide(&request).await;
         result.explanation.decision = decision.clone().masked();
-        if let Some(objection) = objection(&*tools, &request, &decision) {
+        if let Some(objection) = against(&decision) {
             result.objected(objection);
-            return Ok(result);
-        }
-        if matches!(tool.runs, Runs::AtClient { .. }) {
-            result.objected(Objection {
-                outcome: CallOutcome::Refused,
-                answer: ToolAnswer {
-                    content: "the tool runs in the client of a conversation; `mainstay chat` is one"
-                        .to_owned(),
-                    is_error: true,
-                    reason: Some("ClientRequired".to_owned()),
-                    ..ToolAnswer::default()
-                },
-            });
             return Ok(result);
         }
         let answer = tools.execute(&request, &decision).await;
@@ -315,6 +304,19 @@ impl HandResult {
         self.reason = answer.reason;
         self.status = answer.status;
         self.attempts = answer.attempts;
+    }
+}
+
+/// A tool that the connected client runs: a call by hand has none.
+fn client_required() -> Objection {
+    Objection {
+        outcome: CallOutcome::Refused,
+        answer: ToolAnswer {
+            content: "the tool runs in the client of a conversation; `mainstay chat` is one".to_owned(),
+            is_error: true,
+            reason: Some("ClientRequired".to_owned()),
+            ..ToolAnswer::default()
+        },
     }
 }
 

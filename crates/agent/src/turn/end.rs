@@ -2,7 +2,7 @@
 
 use mainstay_llm::ModelError;
 
-use crate::budget::Exceeded;
+use crate::budget::{BudgetStoreError, Exceeded};
 use crate::event::TurnFailed;
 use crate::pack::RenderError;
 
@@ -90,6 +90,18 @@ impl End {
             ),
             hint: Some(
                 "raise the Provider's annotation `mainstay.dev/cost-controls`, or wait for the next day or month of UTC"
+                    .to_owned(),
+            ),
+        })
+    }
+
+    /// OM-204: nobody can say what is spent, so nothing was sent.
+    pub(crate) fn budget_unknown(scope: &str, error: &BudgetStoreError) -> Self {
+        Self::Failed(TurnFailed {
+            reason: "BudgetUnavailable".to_owned(),
+            message: format!("provider `{scope}`: what is spent of its budget cannot be read: {error}"),
+            hint: Some(
+                "try again; where it stays so, the server's log says what is wrong with its data directory"
                     .to_owned(),
             ),
         })

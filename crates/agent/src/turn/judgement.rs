@@ -57,9 +57,20 @@ fn parse_arguments(text: &str) -> Result<Value, String> {
         return Ok(json!({}));
     }
     match serde_json::from_str::<Value>(text) {
-        Ok(Value::Null) => Ok(json!({})),
-        Ok(arguments @ Value::Object(_)) => Ok(arguments),
-        Ok(_) => Err("the arguments must be a JSON object".to_owned()),
+        Ok(arguments) => as_object(arguments),
         Err(error) => Err(format!("the arguments are not valid JSON: {error}")),
+    }
+}
+
+/// Arguments as an object; `null` is an empty one.
+///
+/// # Errors
+///
+/// What is read about arguments that are something else.
+pub(crate) fn as_object(arguments: Value) -> Result<Value, String> {
+    match arguments {
+        Value::Null => Ok(json!({})),
+        arguments @ Value::Object(_) => Ok(arguments),
+        _ => Err("the arguments must be a JSON object".to_owned()),
     }
 }

@@ -30,6 +30,9 @@ struct Said {
     calls: Vec<ToolCall>,
     usage: Option<Usage>,
     finish: Option<FinishReason>,
+    /// Bytes of text, reasoning and calls; `None` until the provider sends the first event, by which it has taken the
+    /// request.
+    answered: Option<usize>,
 }
 
 /// How an attempt ended.
@@ -52,7 +55,7 @@ impl Driver {
         let request = self.request(round, remedy);
         let spending = match self.put_aside(&entry, &request).await {
             Ok(spending) => spending,
-            Err(exceeded) => return Ok(Input::Interrupted(End::over_budget(&exceeded))),
+            Err(end) => return Ok(Input::Interrupted(end)),
         };
         self.pending.payloads.push(Payload::ModelStarted(ModelStarted {
             attempt,
@@ -93,7 +96,7 @@ impl Driver {
             Err(interrupt) => Outcome::Interrupted(interrupt),
         };
         let usage = said.usage;
-        let text_bytes = said.text.len();
+        let answered = said.answered;
         let input = match outcome {
             Outcome::Complete => self.complete(attempt, round, withhold, said, &answering),
             Outcome::Failed(error) => {
@@ -124,7 +127,7 @@ impl Driver {
             }
         };
         self.account(attempt, usage, &answering);
-        self.settle(spending, usage, text_bytes, &entry, &answering.entry)
+        self.settle(spending, usage, answered, &entry, &answering.entry)
             .await;
         Ok(input)
     }
@@ -158,16 +161,17 @@ impl Driver {
             None => prompt.parameters,
         };
         let model = entry.model_name.clone();
-        let (tools, tool_choice) = match remedy {
-            Some(Remedy::WithoutTools) => (Arc::default(), ToolChoice::None),
-            _ => (self.surface.descriptors(), self.surface.choice(round)),
+        let tool_choice = match remedy {
+            // They stay described: a provider refuses calls and results in the conversation whose tools it does not know.
+            Some(Remedy::WithoutTools) => ToolChoice::None,
+            _ => self.surface.choice(round),
         };
         let fixed = self.fixed_tokens();
         Request {
             model,
             system: Arc::clone(&self.system),
             messages: self.conversation(remedy == Some(Remedy::Halve), fixed).into(),
-            tools,
+            tools: self.surface.descriptors(),
             tool_choice,
             parameters: Parameters {
                 temperature: wanted.temperature,
@@ -203,6 +207,7 @@ impl Driver {
                 Ok(Some(Err(error))) => return Outcome::Failed(error),
                 Ok(Some(Ok(event))) => event,
             };
+            *said.answered.get_or_insert_default() += history::bytes_of_event(&event);
             match event {
                 ModelEvent::Started | ModelEvent::Thinking(_) => {}
                 ModelEvent::Text(text) => {

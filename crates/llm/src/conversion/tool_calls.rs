@@ -20,7 +20,7 @@ pub(crate) const MAX_CALLS: usize = 128;
 /// Most bytes of the arguments of one call.
 pub(crate) const MAX_ARGUMENT_BYTES: usize = 1024 * 1024;
 
-/// Most bytes of the reasoning of one answer that goes back to its provider.
+/// Most bytes of the reasoning of one answer that goes back to its provider, or of the marks on its calls.
 pub(super) const MAX_THOUGHT_BYTES: usize = 4 * 1024 * 1024;
 
 /// A provider sent more than is kept of one answer.
@@ -55,6 +55,8 @@ pub(crate) struct ToolCallAccumulator {
     calls: Vec<PartialCall>,
     // Position in `calls` of the one that took the last fragment.
     open: Option<usize>,
+    // Bytes of the marks of all calls.
+    signed: usize,
 }
 
 impl ToolCallAccumulator {
@@ -92,8 +94,13 @@ impl ToolCallAccumulator {
         if call.name.is_empty() {
             call.name = name;
         }
-        if signature.is_some() {
-            call.signature = signature;
+        if let Some(signature) = signature {
+            let replaced = call.signature.as_ref().map_or(0, String::len);
+            self.signed = self.signed - replaced + signature.len();
+            if self.signed > MAX_THOUGHT_BYTES {
+                return Err(TooMuch::Thoughts);
+            }
+            call.signature = Some(signature);
         }
         if call.arguments.len() + arguments.len() > MAX_ARGUMENT_BYTES {
             return Err(TooMuch::Arguments {
@@ -264,6 +271,25 @@ mod tests {
             calls.push(fragment(index)).unwrap();
         }
         assert_eq!(calls.push(fragment(1_000)), Err(TooMuch::Calls));
+    }
+
+    #[test]
+    fn the_marks_of_an_answer_are_bounded_as_its_reasoning_is() {
+        let mut calls = ToolCallAccumulator::default();
+        let mut fragment = |index: u64, mark: &str| {
+            let extra = json!({"extra_content": {"google": {"thought_signature": mark}}});
+            calls.push(wire::ToolCall {
+                index: Some(index),
+                extra: extra.as_object().unwrap().clone(),
+                ..wire::ToolCall::default()
+            })
+        };
+        let half = "x".repeat(MAX_THOUGHT_BYTES / 2);
+        fragment(0, &half).unwrap();
+        // The same call again: its mark is replaced.
+        fragment(0, &half).unwrap();
+        fragment(1, &half).unwrap();
+        assert_eq!(fragment(2, "x"), Err(TooMuch::Thoughts));
     }
 
     proptest! {

@@ -10,7 +10,7 @@ use futures::stream::SplitStream;
 use futures::{Stream, StreamExt};
 use mainstay_agent::event::{Caller, Event, Payload};
 use mainstay_agent::{
-    ClientAttachment, ClientReply, IncomingMessage, SendError, SessionError, SessionHandle,
+    ClientAttachment, ClientReply, FirstCopy, IncomingMessage, SendError, SessionError, SessionHandle,
     SubscriptionError, Ticket,
 };
 use mainstay_telemetry::text::escape;
@@ -73,9 +73,11 @@ enum InFlight {
     Running {
         turn: String,
     },
-    /// Sent before, by this client or another connection of it, and not stored yet: its turn waits for another one. It is
-    /// tried again whenever a turn begins or ends.
-    Repeated(Box<IncomingMessage>),
+    /// Sent before, by this client or another connection of it, and not stored yet: its turn waits for another one.
+    Repeated {
+        message: Box<IncomingMessage>,
+        first: FirstCopy,
+    },
 }
 
 /// Why a connection ends.
@@ -235,7 +237,8 @@ impl Connection<'_> {
             let silent_until = self.heard + limits.pong_wait;
             let step = tokio::select! {
                 biased;
-                started = stored(&mut self.in_flight) => self.started(started).await,
+                // Before the events: what becomes of a message is known before anything of its turn is shown.
+                settled = settled(&mut self.in_flight) => self.settled(settled).await,
                 received = stream.next() => self.received(received).await,
                 event = self.view.events.next() => self.happened(event).await,
                 _ = ping.tick() => self.writer.send(Message::Ping(Bytes::new())).await.map_err(End::from),
@@ -280,7 +283,6 @@ impl Connection<'_> {
         } else {
             Vec::new()
         };
-        let turns = event.ends_turn() || event.kind == "turn.started";
         if event.ends_turn()
             && matches!(&self.in_flight, InFlight::Running { turn } if Some(turn) == event.turn.as_ref())
         {
@@ -292,33 +294,31 @@ impl Connection<'_> {
         for frame in &frames {
             self.send(frame).await?;
         }
-        match std::mem::replace(&mut self.in_flight, InFlight::None) {
-            InFlight::Repeated(message) if turns => self.admit(*message, true).await,
-            other => {
+        Ok(())
+    }
+
+    /// The message in flight was stored, or not.
+    async fn settled(&mut self, settled: Settled) -> Result<(), End> {
+        match (std::mem::replace(&mut self.in_flight, InFlight::None), settled) {
+            (InFlight::Waiting(ticket), Settled::Own(Ok(()))) => {
+                self.in_flight = InFlight::Running { turn: ticket.turn };
+                Ok(())
+            }
+            (InFlight::Waiting(_), Settled::Own(Err(error))) => self.refused(error).await,
+            (InFlight::Repeated { .. }, Settled::First(Some(turn))) => self.accepted_before(turn).await,
+            // The first copy was refused, so this one is the first now: its sender is told what becomes of it.
+            (InFlight::Repeated { message, .. }, Settled::First(None)) => self.admit(*message).await,
+            (other, _) => {
                 self.in_flight = other;
                 Ok(())
             }
         }
     }
 
-    /// The message in flight was stored, or not.
-    async fn started(&mut self, started: Result<(), SendError>) -> Result<(), End> {
-        let InFlight::Waiting(ticket) = std::mem::replace(&mut self.in_flight, InFlight::None) else {
-            return Ok(());
-        };
-        match started {
-            Ok(()) => {
-                self.in_flight = InFlight::Running { turn: ticket.turn };
-                Ok(())
-            }
-            Err(error) => self.refused(error).await,
-        }
-    }
-
     async fn refused(&mut self, error: SendError) -> Result<(), End> {
         let code = match &error {
-            SendError::Duplicate { turn: Some(turn) } => return self.accepted_before(turn.clone()).await,
-            SendError::Duplicate { turn: None } | SendError::TooLong { .. } => ErrorCode::InvalidMessage,
+            SendError::Duplicate { turn } => return self.accepted_before(turn.clone()).await,
+            SendError::Waiting(_) | SendError::TooLong { .. } => ErrorCode::InvalidMessage,
             SendError::Busy => ErrorCode::RateLimited,
             SendError::Draining => ErrorCode::AgentUnavailable,
             SendError::Unavailable(source) => {
@@ -475,24 +475,22 @@ impl Connection<'_> {
             caller: self.asked.caller.clone(),
             client_tools: true,
         };
-        self.admit(message, false).await
+        self.admit(message).await
     }
 
-    /// Gives a message to the session; `again` for one that was found to be sent before.
-    async fn admit(&mut self, message: IncomingMessage, again: bool) -> Result<(), End> {
+    /// Gives a message to the session.
+    async fn admit(&mut self, message: IncomingMessage) -> Result<(), End> {
         let repeated = message.client_key.is_some().then(|| message.clone());
         match (self.view.session.send(message), repeated) {
             (Ok(ticket), _) => {
                 self.in_flight = InFlight::Waiting(ticket);
                 Ok(())
             }
-            (Err(SendError::Duplicate { turn: None }), Some(message)) => {
-                self.in_flight = InFlight::Repeated(Box::new(message));
-                Ok(())
-            }
-            // The turn that just ended has not made its place free yet; the one that waits will tell when it begins.
-            (Err(SendError::Busy), Some(message)) if again => {
-                self.in_flight = InFlight::Repeated(Box::new(message));
+            (Err(SendError::Waiting(first)), Some(message)) => {
+                self.in_flight = InFlight::Repeated {
+                    message: Box::new(message),
+                    first,
+                };
                 Ok(())
             }
             (Err(SendError::Busy), _) => {
@@ -510,11 +508,20 @@ impl Connection<'_> {
     }
 }
 
+/// What became of the message in flight.
+enum Settled {
+    /// It was stored, or not.
+    Own(Result<(), SendError>),
+    /// The first copy of it was stored, and this turn answers it; `None` when that one was not stored.
+    First(Option<String>),
+}
+
 /// Waits for the message in flight to be stored; for ever when there is none.
-async fn stored(in_flight: &mut InFlight) -> Result<(), SendError> {
+async fn settled(in_flight: &mut InFlight) -> Settled {
     match in_flight {
-        InFlight::Waiting(ticket) => ticket.started().await,
-        InFlight::None | InFlight::Running { .. } | InFlight::Repeated(_) => std::future::pending().await,
+        InFlight::Waiting(ticket) => Settled::Own(ticket.started().await),
+        InFlight::Repeated { first, .. } => Settled::First(first.settled().await),
+        InFlight::None | InFlight::Running { .. } => std::future::pending().await,
     }
 }
 

@@ -15,7 +15,7 @@ use mainstay_agent::event::Caller;
 use mainstay_agent::tool::by_hand::{HandCall, NotCallable};
 use mainstay_telemetry::text::escape;
 use serde::Deserialize;
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::{Facade, draining};
 use crate::problem::Problem;
@@ -82,7 +82,7 @@ async fn call(
     }
     let asked = HandCall {
         tool,
-        arguments: or_empty(body.arguments),
+        arguments: body.arguments,
         caller,
         headers: BTreeMap::new(),
     };
@@ -105,7 +105,7 @@ async fn explain(
     };
     let asked = HandCall {
         tool,
-        arguments: or_empty(body.arguments),
+        arguments: body.arguments,
         caller: body.identity.unwrap_or(caller),
         headers: body.headers,
     };
@@ -124,14 +124,6 @@ fn recognised(caller: Known) -> Result<Caller, Problem> {
             "tools are listed and called through the front door only",
         )
     })
-}
-
-/// No arguments are an empty object, as in a turn.
-fn or_empty(arguments: Value) -> Value {
-    match arguments {
-        Value::Null => Value::Object(Map::new()),
-        given => given,
-    }
 }
 
 fn unreadable(rejection: &JsonRejection) -> Problem {

@@ -72,7 +72,8 @@ impl PayloadStore {
         messages: Vec<NewMessage>,
         durability: Durability,
     ) -> Result<Vec<u64>, PayloadError> {
-        let dedupe = format!("client/{client_key}");
+        // The 0 is the event's place in its transaction: all had a key once, and messages of then are known by it.
+        let dedupe = format!("client/0/{client_key}");
         if let Some(first) = events.first_mut() {
             first.dedupe = Some(dedupe.clone());
         }

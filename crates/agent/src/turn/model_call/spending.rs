@@ -3,7 +3,8 @@
 use mainstay_llm::{Request, Usage};
 
 use super::super::driver::Driver;
-use crate::budget::{Amount, Exceeded, Reservation};
+use super::super::end::End;
+use crate::budget::{Amount, Refused, Reservation};
 use crate::event::{BudgetAlerted, BudgetExceeded, Payload};
 use crate::history;
 use crate::model_entry::ModelEntry;
@@ -23,12 +24,8 @@ impl Driver {
     ///
     /// # Errors
     ///
-    /// The limit that it would go beyond, where that is not allowed. The session was told.
-    pub(super) async fn put_aside(
-        &mut self,
-        entry: &ModelEntry,
-        request: &Request,
-    ) -> Result<Spending, Exceeded> {
+    /// How the turn ends where the call is not allowed. The session is told of a limit.
+    pub(super) async fn put_aside(&mut self, entry: &ModelEntry, request: &Request) -> Result<Spending, End> {
         let input_tokens = self.last_estimate + self.fixed_tokens();
         let Some(budget) = entry.budget.clone() else {
             return Ok(Spending {
@@ -49,10 +46,13 @@ impl Driver {
                 cached_tokens: 0,
             },
         );
-        let reserved = budget.reserve(needed).await;
-        let beyond = match &reserved {
-            Ok(reservation) => reservation.beyond.clone(),
-            Err(exceeded) => Some(exceeded.clone()),
+        let (reserved, beyond) = match budget.reserve(needed).await {
+            Ok(reservation) => {
+                let beyond = reservation.beyond.clone();
+                (Ok(reservation), beyond)
+            }
+            Err(Refused::Exceeded(exceeded)) => (Err(End::over_budget(&exceeded)), Some(exceeded)),
+            Err(Refused::Unknown { scope, error }) => (Err(End::budget_unknown(&scope, &error)), None),
         };
         if let Some(beyond) = beyond
             && !std::mem::replace(&mut self.told_of_budget, true)
@@ -74,24 +74,22 @@ impl Driver {
         })
     }
 
-    /// Replaces what was put aside by what the stream's own counts cost. An answer that broke off before its counts
-    /// is estimated by what came of it; a call that was answered nothing costs nothing.
+    /// Replaces what was put aside by what the stream's own counts cost. An answer that broke off before its counts is
+    /// estimated by what came of it, in `answered` bytes: text, reasoning and calls. The provider had read the request by
+    /// then. A call that was not answered at all costs nothing.
     pub(super) async fn settle(
         &mut self,
         spending: Spending,
         usage: Option<Usage>,
-        text_bytes: usize,
+        answered: Option<usize>,
         asked: &ModelEntry,
         answering: &ModelEntry,
     ) {
-        let usage = usage.unwrap_or(match text_bytes {
-            0 => Usage::default(),
-            _ => Usage {
-                input_tokens: spending.input_tokens,
-                output_tokens: history::tokens(text_bytes),
-                cached_tokens: 0,
-            },
-        });
+        let usage = usage.unwrap_or(answered.map_or_else(Usage::default, |bytes| Usage {
+            input_tokens: spending.input_tokens,
+            output_tokens: history::tokens(bytes),
+            cached_tokens: 0,
+        }));
         let cost = cost(answering, &usage);
         let same = asked.name == answering.name;
         let mut alerts = Vec::new();

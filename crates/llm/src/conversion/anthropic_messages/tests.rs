@@ -219,3 +219,14 @@ fn reasoning_goes_back_in_front_of_the_calls_it_led_to() {
         request.messages
     );
 }
+
+#[test]
+fn or_453_tools_that_may_not_be_called_stay_described() {
+    let request = Request {
+        tool_choice: ToolChoice::None,
+        ..conversation()
+    };
+    let body = serde_json::to_value(request_to_wire(&request)).unwrap();
+    assert_eq!(body["tool_choice"]["type"], "none");
+    assert_eq!(body["tools"].as_array().map(Vec::len), Some(1));
+}

@@ -341,3 +341,14 @@ fn a_mark_on_a_call_is_read_kept_and_sent_back() {
         request.messages
     );
 }
+
+#[test]
+fn or_453_tools_that_may_not_be_called_stay_described() {
+    let request = Request {
+        tool_choice: ToolChoice::None,
+        ..conversation()
+    };
+    let body = serde_json::to_value(request_to_wire(&request, COMPATIBLE)).unwrap();
+    assert_eq!(body["tool_choice"], "none");
+    assert_eq!(body["tools"].as_array().map(Vec::len), Some(1));
+}

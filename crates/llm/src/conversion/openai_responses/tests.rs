@@ -96,3 +96,14 @@ fn a_text_is_the_users_message_and_items_of_the_provider_are_left_out() {
     assert_eq!(request.tools.len(), 1);
     assert_eq!(request.tool_choice, ToolChoice::Required);
 }
+
+#[test]
+fn or_453_tools_that_may_not_be_called_stay_described() {
+    let request = Request {
+        tool_choice: ToolChoice::None,
+        ..conversation()
+    };
+    let body = serde_json::to_value(request_to_wire(&request)).unwrap();
+    assert_eq!(body["tool_choice"], "none");
+    assert_eq!(body["tools"].as_array().map(Vec::len), Some(1));
+}

@@ -324,6 +324,10 @@ async fn contract_9_a_message_that_is_sent_again_while_the_first_waits_gets_its_
         .map(|frame| &frame["content"])
         .collect();
     assert_eq!(answers, [&json!("one"), &json!("two")]);
+    // Nothing follows: the frame behind it is answered next.
+    third.send(json!({"type": "dance"})).await;
+    let next = third.next().await;
+    assert_eq!(next["error"]["code"], "INVALID_MESSAGE", "{next}");
     assert_eq!(
         served.model.requests.lock().unwrap().len(),
         2,
