@@ -161,6 +161,18 @@ pub(crate) fn remove_owner_references(object: &mut Value, uids: &[String]) {
     }
 }
 
+/// Lets every owner of an object be deleted before it.
+pub(crate) fn unblock_owner_references(object: &mut Value) {
+    let entries = metadata_mut(object)
+        .and_then(|metadata| metadata.get_mut("ownerReferences"))
+        .and_then(Value::as_array_mut);
+    for entry in entries.into_iter().flatten() {
+        if entry.get("blockOwnerDeletion") == Some(&Value::Bool(true)) {
+            entry["blockOwnerDeletion"] = Value::Bool(false);
+        }
+    }
+}
+
 /// A time as `meta/v1.Time` writes it: seconds, UTC, `Z`.
 pub(crate) fn format_time(time: Timestamp) -> String {
     time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()

@@ -98,10 +98,11 @@ async fn answer(State(api): State<Api>, request: Request) -> Response {
     // Boxed: what the verbs keep across their waits is large, and every connection holds one of these.
     let (verb, resource, answer) = Box::pin(api.handle(location, request)).await;
     let mut answer = answer.unwrap_or_else(|error| Answer::refusal(&error));
-    api.measures().answered(verb, &resource, answer.status.as_u16());
     if renders {
         answer = answer.rendered(rendering).await;
     }
+    // Only now: what cannot be written so has become an error.
+    api.measures().answered(verb, &resource, answer.status.as_u16());
     if head {
         answer.body = axum::body::Body::empty();
     }

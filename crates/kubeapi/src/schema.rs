@@ -25,7 +25,7 @@ pub use node::{ListType, MapType, Node, NodeKind};
 pub use pattern::compile_pattern;
 pub use prune::prune;
 pub use ratchet::Correlation;
-pub use restore::restore_error;
+pub use restore::{restore_error, restore_integers};
 pub use rules::{Judgement, Rules, compile_rules};
 pub(crate) use rules::{MAX_REQUEST, Rule, compile_rule, count, declare, shown_rule};
 pub use validate::{validate, validate_update};

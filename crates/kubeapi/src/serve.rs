@@ -13,7 +13,7 @@ use secrecy::SecretString;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use crate::api::{Api, OpenError};
+use crate::api::Api;
 
 pub use certificates::CertificateError;
 pub use credentials::CredentialError;
@@ -60,9 +60,6 @@ pub enum ServeError {
     /// The kubeconfig cannot be written.
     #[error(transparent)]
     Kubeconfig(#[from] KubeconfigError),
-    /// The Service of the API server cannot be written.
-    #[error(transparent)]
-    Service(#[from] OpenError),
 }
 
 /// A server that runs.
@@ -106,7 +103,7 @@ impl Api {
         let token = credentials::load_or_make(&directory)?;
         let kubeconfig = kubeconfig::write(&kubeconfig, bound, &certificates.authority_pem, &token)?;
         self.serves_at(bound, &token);
-        self.publish_service(bound.port()).await?;
+        self.publish_service(bound.port()).await;
         let router = authenticate::layer(self.router(), self.clone());
 
         let handle: Handle<SocketAddr> = Handle::new();

@@ -23,7 +23,7 @@ pub struct Quantity {
 enum Amount {
     /// `value` · 10^`scale`
     Small { value: i64, scale: i32 },
-    /// What does not fit, in thousand millionths; ends at what 128 bits hold.
+    /// What does not fit, in thousand millionths; ends on both sides at `i128::MAX`, so that every amount has a negative.
     Large { nanos: i128 },
 }
 
@@ -58,10 +58,12 @@ impl Quantity {
         } else {
             1
         };
+        // Beyond 32 bits it is zero or without end in any case.
         let scale = match base {
             Base::Binary => 0,
             Base::Decimal => exponent,
-        } - i32::try_from(fraction.len()).unwrap_or(i32::MAX);
+        }
+        .saturating_sub(i32::try_from(fraction.len()).unwrap_or(i32::MAX));
         let is_short = match base {
             Base::Decimal => whole.len() + fraction.len() <= SAFE_DIGITS,
             Base::Binary => {
@@ -102,10 +104,11 @@ impl Quantity {
             Amount::Large { nanos } => nanos,
             Amount::Small { value, scale } => {
                 let power = u32::try_from(scale.saturating_add(9)).unwrap_or(0);
-                match 10_i128.checked_pow(power) {
+                let nanos = match 10_i128.checked_pow(power) {
                     Some(factor) => i128::from(value).saturating_mul(factor),
                     None => i128::from(value.signum()).saturating_mul(i128::MAX),
-                }
+                };
+                nanos.max(-i128::MAX)
             }
         }
     }
@@ -153,7 +156,7 @@ impl Quantity {
         let amount = match small {
             Some((value, scale)) => Amount::Small { value, scale },
             None => Amount::Large {
-                nanos: self.nanos().saturating_add(other.nanos()),
+                nanos: self.nanos().saturating_add(other.nanos()).max(-i128::MAX),
             },
         };
         Self { amount }
@@ -182,7 +185,7 @@ fn add_small(left: (i64, i32), right: (i64, i32)) -> Option<(i64, i32)> {
     } else {
         (right, left)
     };
-    let factor = 10_i64.checked_pow(u32::try_from(high.1 - low.1).ok()?)?;
+    let factor = 10_i64.checked_pow(u32::try_from(high.1.checked_sub(low.1)?).ok()?)?;
     Some((high.0.checked_mul(factor)?.checked_add(low.0)?, low.1))
 }
 
@@ -251,7 +254,73 @@ fn nanos(digits: &str, factor: i64, scale: i32) -> i128 {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
+    use proptest::prelude::*;
+
     use super::*;
+
+    #[test]
+    fn exponents_at_the_ends_of_32_bits_are_tiny_or_huge() {
+        let read = |text| Quantity::parse(text).unwrap();
+        let (tiny, huge) = (read("0.1e-2147483648"), read("1e2147483647"));
+        assert!(tiny.compare(read("0")).is_gt());
+        assert!(tiny.compare(read("2n")).is_lt());
+        assert_eq!(tiny.sign(), 1);
+        assert!(huge.add(read("0.1")).compare(read("1E")).is_gt());
+        assert!(read("0.1").subtract(huge).compare(read("-1E")).is_lt());
+        assert!(read("0").add(huge).compare(read("1E")).is_gt());
+    }
+
+    /// An exponent, at the ends of 32 bits as often as between.
+    fn exponent() -> impl Strategy<Value = i32> {
+        prop_oneof![
+            -40..=40,
+            i32::MIN..=i32::MIN + 20,
+            i32::MAX - 20..=i32::MAX,
+            any::<i32>()
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_makes_the_arithmetic_fail(
+            left in "[+-]?[0-9]{0,20}(\\.[0-9]{0,12})?",
+            right in "[+-]?[0-9]{0,20}(\\.[0-9]{0,12})?",
+            suffix in "|[numkMGTPE]|[KMGTPE]i|.{0,3}",
+            exponent in exponent(),
+        ) {
+            let read: Vec<Quantity> = [format!("{left}{suffix}"), format!("{right}e{exponent}"), left, right]
+                .iter()
+                .filter_map(|text| Quantity::parse(text).ok())
+                .collect();
+            for one in &read {
+                let _any_answer = (one.sign(), one.as_int(), one.as_float());
+                for other in &read {
+                    prop_assert_eq!(one.compare(*other), other.compare(*one).reverse());
+                    // Where nothing is cut off, a sum lies on the side of what was added.
+                    let (grown, shrunk) = (one.add(*other).compare(*one), one.subtract(*other).compare(*one));
+                    match other.sign() {
+                        0 => prop_assert!(grown.is_eq() && shrunk.is_eq()),
+                        1 => prop_assert!(grown.is_ge() && shrunk.is_le()),
+                        _ => prop_assert!(grown.is_le() && shrunk.is_ge()),
+                    }
+                }
+            }
+        }
+
+        #[test]
+        fn a_larger_exponent_makes_no_smaller_quantity(
+            number in "[0-9]{1,20}(\\.[0-9]{0,12})?",
+            low in exponent(),
+            high in exponent(),
+        ) {
+            let (low, high) = (low.min(high), low.max(high));
+            let read = |exponent: i32| Quantity::parse(&format!("{number}e{exponent}")).unwrap();
+            prop_assert!(read(low).compare(read(high)).is_le());
+            let negative = |exponent: i32| Quantity::parse(&format!("-{number}e{exponent}")).unwrap();
+            prop_assert!(negative(high).compare(negative(low)).is_le());
+            prop_assert!(negative(high).compare(read(low)).is_le());
+        }
+    }
 
     #[test]
     fn quantities_are_compared_by_what_they_stand_for() {

@@ -98,10 +98,12 @@ impl Api {
 
     /// Makes the Service that programs look for an API server by, or corrects it. Its endpoint is this process, which
     /// workloads reach in other ways, so there are no endpoints.
-    pub(crate) async fn publish_service(&self, port: u16) -> Result<(), OpenError> {
+    ///
+    /// Users can take its name or its address. Nothing here needs it, so that is reported and stops nothing.
+    pub(crate) async fn publish_service(&self, port: u16) {
         let snapshot = self.registry().snapshot();
         let Some(info) = snapshot.kinds.lookup("", "v1", "services") else {
-            return Ok(());
+            return;
         };
         let configuration = json!({
             "apiVersion": "v1", "kind": "Service",
@@ -119,13 +121,15 @@ impl Api {
             force: true,
         };
         let request = WriteRequest::by_server(info, snapshot, "default", "kubernetes", intention);
-        match self.write(request).await {
-            Ok(_) => Ok(()),
-            Err(source) => Err(OpenError::Bootstrap {
-                kind: "Service",
-                name: "default/kubernetes".to_owned(),
-                source,
-            }),
+        if let Err(error) = self.write(request).await {
+            tracing::error!(
+                service = "default/kubernetes",
+                address = services::API_SERVER,
+                reason = error.reason.as_str(),
+                %error,
+                hint = "delete the Service that has this name or this address and start again",
+                "the Service of the API server was not written; programs that look for it find another one or none"
+            );
         }
     }
 }

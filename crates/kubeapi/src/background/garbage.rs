@@ -71,7 +71,13 @@ impl Api {
             return self.forget_owners(&kind, key, &object, gone).await;
         }
         let waiting = states.iter().any(|(_, state)| *state == Owner::Waiting);
-        let propagation = if waiting && !self.aftermath().dependents(object::uid(&object)).is_empty() {
+        let dependents = self.aftermath().dependents(object::uid(&object));
+        let propagation = if waiting && !dependents.is_empty() {
+            let blocks = states.iter().any(|(owner, _)| owner.block_owner_deletion);
+            if blocks && self.is_any_waiting(&dependents)? {
+                // A circle, most likely: each would wait for the next without end. It is looked at again for this write.
+                return self.unblock_owners(&kind, key, &object).await;
+            }
             Propagation::Foreground
         } else if has(ORPHAN) {
             Propagation::Orphan
@@ -126,14 +132,39 @@ impl Api {
         if object::uid(&object) != owner.uid {
             return Owner::Absent;
         }
-        let waits = object::finalizers(&object)
-            .iter()
-            .any(|finalizer| finalizer == FOREGROUND);
-        if object::is_being_deleted(&object) && waits {
+        if is_waiting(&object) {
             Owner::Waiting
         } else {
             Owner::Solid
         }
+    }
+
+    /// Whether one of these dependents is being deleted and waits for its own dependents.
+    fn is_any_waiting(&self, dependents: &[(Key, OwnerReference)]) -> ApiResult<bool> {
+        for (dependent, _) in dependents {
+            if let Some((_, object)) = self.stored_object(dependent)?
+                && is_waiting(&object)
+            {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Lets the owners of an object go before it.
+    async fn unblock_owners(&self, kind: &Arc<KindInfo>, key: &Key, object: &Value) -> ApiResult<()> {
+        self.change(
+            kind,
+            &key.namespace,
+            &key.name,
+            object::uid(object),
+            Arc::new(|object: &mut Value| {
+                object::unblock_owner_references(object);
+                Ok(())
+            }),
+        )
+        .await
+        .map(|_| ())
     }
 
     async fn delete_collected(
@@ -233,4 +264,12 @@ impl Api {
         );
         change.await.map(|_| ())
     }
+}
+
+/// Whether an object is being deleted and waits for its dependents.
+fn is_waiting(object: &Value) -> bool {
+    object::is_being_deleted(object)
+        && object::finalizers(object)
+            .iter()
+            .any(|finalizer| finalizer == FOREGROUND)
 }

@@ -60,13 +60,13 @@ impl Selection {
             .is_none_or(|required| required == name)
     }
 
-    /// Whether an object stored as `text` can be meant by its labels; several times cheaper than reading all of it, and most
-    /// objects that a controller's list looks at belong to others.
-    fn may_be_labelled(&self, text: &[u8]) -> bool {
-        let Some(selector) = &self.labels else { return true };
-        serde_json::from_slice::<Labelled>(text).map_or(true, |object| {
-            selector.matches(&object.metadata.labels.unwrap_or_default())
-        })
+    /// Whether an object stored as `text` is meant, as far as its labels tell; `None` if they do not, and all of it has to be
+    /// read. That is several times dearer, and most objects that a controller's list looks at belong to others.
+    fn by_labels(&self, text: &[u8]) -> Option<bool> {
+        let selector = self.labels.as_ref()?;
+        let object = serde_json::from_slice::<Labelled>(text).ok()?;
+        let matches = selector.matches(&object.metadata.labels.unwrap_or_default());
+        (!matches || self.fields.is_none()).then_some(matches)
     }
 
     /// Whether this object is meant.
@@ -269,13 +269,16 @@ fn select(query: &ListQuery<'_>, items: Vec<Stored>) -> ApiResult<Vec<Stored>> {
     }
     let mut selected = Vec::new();
     for stored in items {
-        if !query.selection.may_match(&stored.key.name) || !query.selection.may_be_labelled(&stored.value) {
+        if !query.selection.may_match(&stored.key.name) {
             continue;
         }
-        if query
-            .selection
-            .matches(&query.view.value(&stored.value, stored.revision)?)
-        {
+        let is_meant = match query.selection.by_labels(&stored.value) {
+            Some(is_meant) => is_meant,
+            None => query
+                .selection
+                .matches(&query.view.value(&stored.value, stored.revision)?),
+        };
+        if is_meant {
             selected.push(stored);
         }
     }

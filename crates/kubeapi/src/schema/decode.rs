@@ -197,7 +197,7 @@ fn text(what: &str, structure: &str, path: &[&str], expected: &str) -> String {
     )
 }
 
-fn format(node: &Node) -> Option<&'static str> {
+pub(super) fn format(node: &Node) -> Option<&'static str> {
     node.checks
         .as_ref()
         .and_then(|checks| checks.format)

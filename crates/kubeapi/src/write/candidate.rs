@@ -348,11 +348,15 @@ pub(super) fn drop_unknown_fields(
     }
 }
 
-/// Refuses values of the wrong type before anything else looks at them. Requirement KA-006.
-pub(super) fn check_types(request: &WriteRequest, proposed: &Value) -> ApiResult<()> {
+/// Refuses values of the wrong type before anything else looks at them. What a strategic patch has more than its type can
+/// hold is cut off. Requirement KA-006.
+pub(super) fn check_types(request: &WriteRequest, proposed: &mut Value) -> ApiResult<()> {
     if let (Intention::StrategicPatch(_), false) = (&request.intention, request.kind.custom) {
         return match schema::restore_error(&request.kind.node, proposed) {
-            None => Ok(()),
+            None => {
+                schema::restore_integers(&request.kind.node, proposed);
+                Ok(())
+            }
             Some(detail) => Err(undecodable(
                 request,
                 Some(shown::patched(request, proposed)),

@@ -69,7 +69,7 @@ impl Api {
         candidate::check_identity(self, request, &mut proposed, name)?;
         candidate::normalise(kind, &mut proposed);
         if request.part != Part::Whole {
-            candidate::check_types(request, &proposed)?;
+            candidate::check_types(request, &mut proposed)?;
             candidate::drop_unknown_fields(request, &mut proposed, warnings)?;
         }
         check_preconditions(request, &proposed, name, prior)?;

@@ -189,6 +189,35 @@ async fn a_foreground_deletion_waits_for_blocking_dependents_ka_023() {
 }
 
 #[tokio::test]
+async fn objects_that_own_each_other_in_a_circle_block_nothing_ka_023() {
+    for length in [2, 3] {
+        let server = Server::start().await;
+        let mut objects = Vec::new();
+        for index in 0..length {
+            let body = config_map(&format!("c{index}"), json!({}));
+            let mut object = server.post(CONFIG_MAPS, &body).await.json();
+            object["apiVersion"] = json!("v1");
+            object["kind"] = json!("ConfigMap");
+            objects.push(object);
+        }
+        let path = |index: usize| format!("{CONFIG_MAPS}/c{index}");
+        // The first is owned by the last, and each other by the one before it.
+        for index in 0..length {
+            let owner = &objects[(index + length - 1) % length];
+            let references = owned("x", owner, true)["metadata"]["ownerReferences"].take();
+            let patch = json!({"metadata": {"ownerReferences": references}});
+            assert_eq!(server.merge(&path(index), &patch).await.status, StatusCode::OK);
+        }
+        server
+            .delete(&path(0), &json!({"propagationPolicy": "Foreground"}))
+            .await;
+        for index in 0..length {
+            gone(&server, &path(index), CONFIG_MAPS).await;
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_collection_is_deleted_by_its_selector_ka_020() {
     let server = Server::start().await;
     for (name, tier) in [("a", "x"), ("b", "y"), ("c", "x")] {

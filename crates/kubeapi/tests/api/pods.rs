@@ -113,6 +113,35 @@ async fn a_log_that_is_not_there_says_why_ka_052() {
 }
 
 #[tokio::test]
+async fn the_node_of_a_pod_is_set_by_a_binding_and_by_nothing_else_ka_010() {
+    let server = with_pod(Arc::default()).await;
+    let pod = format!("{PODS}/p");
+    let refused = |node: serde_json::Value| {
+        let (server, pod) = (&server, &pod);
+        async move {
+            let answer = server.merge(pod, &json!({"spec": {"nodeName": node}})).await;
+            assert_eq!(answer.status, StatusCode::UNPROCESSABLE_ENTITY, "{node}");
+            assert!(
+                answer
+                    .message()
+                    .contains("spec: Forbidden: pod updates may not change fields other than"),
+                "{}",
+                answer.message()
+            );
+        }
+    };
+    refused(json!("n1")).await;
+    let binding =
+        json!({"apiVersion": "v1", "kind": "Binding", "metadata": {"name": "p"}, "target": {"name": "n1"}});
+    let bound = server.post(&format!("{pod}/binding"), &binding).await;
+    assert_eq!(bound.status, StatusCode::CREATED);
+    refused(json!("n2")).await;
+    refused(json!(null)).await;
+    let same = server.merge(&pod, &json!({"spec": {"nodeName": "n1"}})).await;
+    assert_eq!(same.status, StatusCode::OK);
+}
+
+#[tokio::test]
 async fn a_request_that_panics_is_answered_and_concerns_no_other_ka_008() {
     let server = with_pod(Arc::default()).await;
     let answer = server.get(&format!("{PODS}/p/log?container=broken")).await;

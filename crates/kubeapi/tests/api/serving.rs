@@ -79,6 +79,29 @@ async fn the_kubeconfig_is_all_a_client_needs_ka_001() {
 }
 
 #[tokio::test]
+async fn a_service_with_the_name_or_the_address_of_the_servers_own_does_not_stop_it_ka_001() {
+    let services = "/api/v1/namespaces/default/services";
+    for (name, address) in [("other", "10.96.0.1"), ("kubernetes", "10.96.1.1")] {
+        let directory = tempfile::tempdir().unwrap();
+        let server = Server::start().await;
+        let service = serde_json::json!({
+            "apiVersion": "v1", "kind": "Service", "metadata": {"name": name},
+            "spec": {"clusterIP": address, "ports": [{"port": 80}]},
+        });
+        assert_eq!(server.post(services, &service).await.status, 201);
+        let cancellation = CancellationToken::new();
+        let serving = serve(&server, directory.path(), &cancellation).await;
+        let client = client(&serving.kubeconfig).await;
+        let kept = Api::<Service>::default_namespaced(client)
+            .get(name)
+            .await
+            .unwrap();
+        assert_eq!(kept.spec.unwrap().cluster_ip.as_deref(), Some(address));
+        cancellation.cancel();
+    }
+}
+
+#[tokio::test]
 async fn keys_and_token_survive_a_restart_ka_001() {
     let directory = tempfile::tempdir().unwrap();
     let server = Server::start().await;

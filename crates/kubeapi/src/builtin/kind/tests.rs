@@ -141,13 +141,18 @@ fn a_pod_is_defaulted_prepared_and_keeps_its_spec() {
     );
     let mut changed = pod.clone();
     changed["spec"]["containers"][0]["image"] = json!("x:2");
-    changed["spec"]["nodeName"] = json!("local");
     assert_eq!(texts(&info.validate(&changed, Some(&pod))), [] as [String; 0]);
-    changed["spec"]["containers"][0]["args"] = json!(["b"]);
-    assert!(
-        texts(&info.validate(&changed, Some(&pod)))[0]
-            .starts_with("spec: Forbidden: pod updates may not change")
-    );
+    // A node is given by a binding, never by an update.
+    for (pointer, value) in [("/spec/nodeName", json!("local")), ("/spec/containers/0/args", json!(["b"]))] {
+        let mut refused = changed.clone();
+        let (parent, name) = pointer.rsplit_once('/').unwrap();
+        refused.pointer_mut(parent).unwrap()[name] = value;
+        assert!(
+            texts(&info.validate(&refused, Some(&pod)))[0]
+                .starts_with("spec: Forbidden: pod updates may not change"),
+            "{pointer}"
+        );
+    }
 }
 
 #[test]

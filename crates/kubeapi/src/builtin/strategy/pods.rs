@@ -128,7 +128,7 @@ pub(super) fn validate(object: &Value, old: Option<&Value>, errors: &mut Vec<Fie
     }
 }
 
-/// The spec without the fields that may change. The node may be set once, which is how a Pod is bound.
+/// The spec without the fields that may change. The node is not among them: it is set by a binding.
 fn fixed_part(spec: &Value) -> Value {
     let mut fixed = spec.clone();
     if let Some(fields) = fixed.as_object_mut() {
@@ -136,9 +136,11 @@ fn fixed_part(spec: &Value) -> Value {
             "activeDeadlineSeconds",
             "tolerations",
             "terminationGracePeriodSeconds",
-            "nodeName",
         ] {
             fields.remove(name);
+        }
+        if fields.get("nodeName").is_some_and(|node| node == "") {
+            fields.remove("nodeName");
         }
         for list in ["containers", "initContainers"] {
             for container in fields

@@ -167,7 +167,7 @@ impl Api {
                     condition.get("type").and_then(Value::as_str) != Some("PodScheduled")
                 });
                 conditions.push(json!({
-                    "type": "PodScheduled", "status": "True", "lastProbeTime": null, "lastProbeTime": null, "lastTransitionTime": now,
+                    "type": "PodScheduled", "status": "True", "lastProbeTime": null, "lastTransitionTime": now,
                 }));
             }
             Ok(())

@@ -1,5 +1,7 @@
 //! What a schedule may say: five fields, or a name such as `@hourly`. The texts are those of the reference's parser.
 
+use crate::schema::formats::parse_go_duration;
+
 struct Bounds {
     least: u32,
     most: u32,
@@ -90,39 +92,12 @@ fn check_name(name: &str) -> Result<(), String> {
     let Some(duration) = name.strip_prefix("@every ") else {
         return Err(format!("unrecognized descriptor: {name}"));
     };
-    if is_duration(duration) {
+    if parse_go_duration(duration).is_some() {
         return Ok(());
     }
     Err(format!(
         "failed to parse duration {name}: time: invalid duration {duration:?}"
     ))
-}
-
-/// A duration as Go writes it: numbers with units, such as `1h30m`.
-fn is_duration(text: &str) -> bool {
-    let mut rest = text.trim_start_matches(['+', '-']);
-    if rest == "0" {
-        return true;
-    }
-    if rest.is_empty() || text.len() - rest.len() > 1 {
-        return false;
-    }
-    while !rest.is_empty() {
-        let end = rest
-            .find(|c: char| !c.is_ascii_digit() && c != '.')
-            .unwrap_or(rest.len());
-        let (number, behind) = rest.split_at(end);
-        let digits = number.chars().filter(char::is_ascii_digit).count();
-        let unit = ["ns", "us", "µs", "ms", "s", "m", "h"]
-            .into_iter()
-            .filter(|unit| behind.starts_with(unit))
-            .max_by_key(|unit| unit.len());
-        let (Some(unit), true) = (unit, digits > 0 && number.len() - digits <= 1) else {
-            return false;
-        };
-        rest = &behind[unit.len()..];
-    }
-    true
 }
 
 fn check_range(text: &str, bounds: &Bounds) -> Result<(), String> {
@@ -210,6 +185,9 @@ mod tests {
             "@hourly",
             "@every 1h30m",
             "@every 0",
+            "@every 1.5h",
+            "@every 100\u{b5}s",
+            "@every 100\u{3bc}s",
             "0 0 1 1 0",
             "1,,2 * * * *",
         ] {
