@@ -161,6 +161,8 @@ async fn contract_9_a_connection_that_breaks_is_sought_again_and_nothing_is_miss
     let Running { server, world } = running;
     let mut program = Program::start(world.command(&["chat", "desk", "-m", "wait for 7"]));
     program.line("→ silent_order");
+    // The event is told before the request is on its way.
+    backend.receives(axum::http::Method::POST, "/silent/7").await;
     server.kill();
     program.line("connecting again)");
     let _server = world.up_again();
