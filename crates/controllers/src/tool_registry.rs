@@ -2,10 +2,12 @@
 
 mod decision;
 mod probe;
+mod report;
 mod sandboxes;
 
 use std::{collections::BTreeMap, time::Duration};
 
+use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{Api, Client, Resource, ResourceExt, api::ListParams, core::DeserializeGuard};
 use mainstay_resources::{
     duration,
@@ -14,6 +16,7 @@ use mainstay_resources::{
 use tokio_util::sync::CancellationToken;
 
 pub(crate) use self::decision::RuntimeRules;
+pub use self::report::Reporter;
 use crate::{
     error::ReconcileError,
     events::Publisher,
@@ -61,7 +64,11 @@ impl Reconciler<ToolRegistry> for Controller {
         } else {
             None
         };
-        let new = decision::status(registry, discovery, policies.as_deref(), self.options.clock.now());
+        let told = decision::Told {
+            policies,
+            missing: report::missing(&self.client, &namespace, &name).await?,
+        };
+        let new = decision::status(registry, discovery, &told, self.options.clock.now());
         let api = Api::namespaced(self.client.clone(), &namespace);
         status::write(&api, registry, &new).await?;
         Ok(match probe.map(|probe| duration::parse_go(&probe.interval)) {
@@ -126,6 +133,15 @@ pub(crate) async fn run(
         } else {
             Vec::new()
         }
+    });
+    // An agent found out that it misses tools, or that it misses them no longer.
+    work.also::<ConfigMap>(|config_map, _| {
+        let namespace = config_map.meta().namespace.clone().unwrap_or_default();
+        let about = config_map.0.as_ref().ok().and_then(report::registry_of);
+        about
+            .map(|registry| named(&registry, &namespace))
+            .into_iter()
+            .collect()
     });
     if options.policy_engine {
         // Both the registry that a policy selects and the one that it selected before (OM-320, V-38). Every change of a

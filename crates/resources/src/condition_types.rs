@@ -42,6 +42,8 @@ pub const DEGRADED: &str = "Degraded";
 pub const HANDLERS_VALID: &str = "HandlersValid";
 /// ToolRegistry: the handlers contribute tools (OM-338).
 pub const TOOLS_DISCOVERED: &str = "ToolsDiscovered";
+/// ToolRegistry: running agents know all that its handlers list. Present only when one of them does not (D6).
+pub const TOOLS_LISTED: &str = "ToolsListed";
 /// ToolRegistry: a ToolPolicy selects it (OM-339).
 pub const POLICY_BOUND: &str = "PolicyBound";
 /// ToolRegistry: sandboxes and the handlers on them fit their classes (OM-340).

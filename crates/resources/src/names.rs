@@ -31,6 +31,11 @@ pub const MANAGED_BY_LABEL: &str = "app.kubernetes.io/managed-by";
 
 /// Key of the tools ConfigMap (OM-267).
 pub const TOOLS_KEY: &str = "tools.yaml";
+/// Component of a ConfigMap in which an agent says what it misses of its registry's tools (D6).
+pub const TOOL_REPORT_COMPONENT: &str = "tool-report";
+/// Key of such a ConfigMap.
+pub const TOOL_REPORT_KEY: &str = "report.json";
+
 /// Key of the providers ConfigMap.
 pub const PROVIDERS_KEY: &str = "providers.yaml";
 
@@ -53,6 +58,12 @@ pub const PROVIDER_SECRETS_DIRECTORY: &str = "/var/run/secrets/omnia/providers";
 #[must_use]
 pub fn tools_config_map(agent: &str) -> String {
     format!("{agent}-tools")
+}
+
+/// ConfigMap in which the agent of a Pod says what it misses of its registry's tools.
+#[must_use]
+pub fn tool_report_config_map(pod: &str) -> String {
+    format!("{pod}.tools")
 }
 
 /// ConfigMap with an agent's providers configuration.

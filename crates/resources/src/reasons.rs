@@ -123,6 +123,8 @@ reasons! {
     NO_TOOLS_AVAILABLE = "NoToolsAvailable";
     /// No handler contributes a tool.
     NO_TOOLS_DISCOVERED = "NoToolsDiscovered";
+    /// A running agent does not know all tools that a handler's backend lists.
+    TOOLS_MISSING = "ToolsMissing";
     /// Some tools cannot be reached.
     SOME_TOOLS_UNAVAILABLE = "SomeToolsUnavailable";
     /// The phase is another than Degraded.

@@ -8,7 +8,11 @@ mod inspection;
 mod loading;
 mod surface;
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use mainstay_telemetry::{clock::SharedClock, random::SharedRandom, task};
 use mainstay_workload::{Connector, FileRoot};
@@ -19,7 +23,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 pub use self::inspection::{ListedTool, ToolListing};
 use self::surface::{Publisher, Surfaces};
 pub(crate) use self::{
-    discovery::{Discovered, ToolSource, Undiscovered},
+    discovery::{Discovered, ToolSource, Undiscovered, named},
     surface::Tool,
 };
 use crate::{
@@ -111,6 +115,8 @@ pub struct Toolset {
     namespace: String,
     /// The type of each handler, by its name.
     types: BTreeMap<String, HandlerType>,
+    // Handlers whose tools are found out while the agent runs.
+    sources: BTreeSet<String>,
     agent: AgentIdentity,
     surfaces: Arc<Surfaces>,
     ceiling: Duration,
@@ -168,6 +174,9 @@ impl Toolset {
             }
             places.push(place);
         }
+        let names = sources.iter().map(|(index, _)| *index);
+        let names = names.filter_map(|index| config.handlers.get(index));
+        let names = names.map(|handler| handler.name.clone()).collect();
         let surfaces = Surfaces::new(&config.registry, places);
         let cancel = CancellationToken::new();
         for (index, source) in sources {
@@ -188,6 +197,7 @@ impl Toolset {
                 .iter()
                 .map(|handler| (handler.name.clone(), handler.kind))
                 .collect(),
+            sources: names,
             agent: options.agent,
             surfaces,
             ceiling: longest.map_or(TURN_ALLOWANCE, |longest| {
@@ -226,6 +236,14 @@ impl Toolset {
     /// Handlers that are not served, or not yet, in the registry's order.
     pub fn unavailable(&self) -> Vec<Unavailable> {
         self.surfaces.current().unavailable.clone()
+    }
+
+    /// Those of [`Toolset::unavailable`] whose backend lists its tools itself: what the backend has and the agent does
+    /// not know. Only a running agent can tell (OM-327, OM-419), and a registry's status repeats it (D6).
+    pub fn undiscovered(&self) -> Vec<Unavailable> {
+        let mut problems = self.unavailable();
+        problems.retain(|problem| self.sources.contains(&problem.handler));
+        problems
     }
 
     /// Counts the changes of what is offered.

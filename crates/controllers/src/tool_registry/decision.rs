@@ -18,7 +18,7 @@ use mainstay_resources::{
 use mainstay_workload::address::{self, Rule};
 use url::Url;
 
-use super::{ProbeResults, sandboxes};
+use super::{ProbeResults, report::Problem, sandboxes};
 
 /// What the handlers give, before anything is probed.
 pub(super) struct Discovery {
@@ -92,14 +92,23 @@ fn phase(discovery: &Discovery) -> Phase {
     }
 }
 
-/// The whole status. `policies` are the names of the policies that select the registry, or `None` without a policy
-/// engine.
+/// What other objects say about a registry.
+#[derive(Debug, Default)]
+pub(super) struct Told {
+    /// Names of the policies that select it, or `None` without a policy engine.
+    pub(super) policies: Option<Vec<String>>,
+    /// What its handlers lack in running agents, and in which.
+    pub(super) missing: Vec<(Problem, Vec<String>)>,
+}
+
+/// The whole status.
 pub(super) fn status(
     registry: &ToolRegistry,
     discovery: Discovery,
-    policies: Option<&[String]>,
+    told: &Told,
     now: Timestamp,
 ) -> ToolRegistryStatus {
+    let policies = told.policies.as_deref();
     let mut status = registry.status.clone().unwrap_or_default();
     let generation = registry.metadata.generation;
     let time = Time(now);
@@ -114,6 +123,9 @@ pub(super) fn status(
     if let Some(names) = policies {
         set(policy_bound(names));
     }
+    if !told.missing.is_empty() {
+        set(tools_listed(&told.missing));
+    }
     let about_sandboxes = sandboxes::conditions(&registry.spec);
     for condition in about_sandboxes.values().flatten() {
         set(condition.clone());
@@ -121,6 +133,9 @@ pub(super) fn status(
     // A condition that does not apply is absent, not Unknown (OM-007).
     if policies.is_none() {
         remove_condition(&mut conditions, condition_types::POLICY_BOUND);
+    }
+    if told.missing.is_empty() {
+        remove_condition(&mut conditions, condition_types::TOOLS_LISTED);
     }
     for (kind, condition) in about_sandboxes {
         if condition.is_none() {
@@ -216,6 +231,26 @@ fn tools_discovered(discovery: &Discovery) -> NewCondition {
         reason,
         message,
     }
+}
+
+/// D6: what cannot be listed in full is not only said in the logs of Pods.
+fn tools_listed(missing: &[(Problem, Vec<String>)]) -> NewCondition {
+    let told: Vec<String> = missing
+        .iter()
+        .map(|(problem, agents)| {
+            format!(
+                "{}: {} (agent {})",
+                problem.reason,
+                problem.message,
+                agents.join(", ")
+            )
+        })
+        .collect();
+    NewCondition::unmet(
+        condition_types::TOOLS_LISTED,
+        reasons::TOOLS_MISSING,
+        told.join("; "),
+    )
 }
 
 fn policy_bound(names: &[String]) -> NewCondition {

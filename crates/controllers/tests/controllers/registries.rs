@@ -1,16 +1,21 @@
 use std::path::Path;
 
-use k8s_openapi::api::core::v1::Namespace;
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Pod};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::{
     Api, ResourceExt,
     api::{DeleteParams, PostParams},
     runtime::wait::await_condition,
 };
-use mainstay_resources::omnia::{
-    ToolPolicy, ToolRegistry,
-    tool_registry::{Phase, ToolRegistryStatus},
+use mainstay_controllers::tool_registry::Reporter;
+use mainstay_resources::{
+    conditions::find_condition,
+    omnia::{
+        ToolPolicy, ToolRegistry,
+        tool_registry::{Phase, ToolRegistryStatus},
+    },
 };
+use mainstay_tools::Unavailable;
 use serde_json::{Value, json};
 
 use crate::world::{DEADLINE, World, condition, install};
@@ -250,4 +255,59 @@ async fn probing_tells_reachable_endpoints_from_others_v_35() {
         "False NoToolsAvailable"
     );
     assert_eq!(status(&failed).content_digest, digest);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tools_that_a_running_agent_misses_show_in_the_registry_d6() {
+    let world = World::start().await;
+    world.create::<ToolRegistry>(registry("tools")).await;
+    world
+        .create::<Pod>(json!({
+            "metadata": { "name": "desk-1" }, "spec": { "containers": [{ "name": "agent", "image": "mainstay" }] },
+        }))
+        .await;
+    let missing = |message: &str| Unavailable {
+        handler: "code".to_owned(),
+        reason: "ListingIncomplete",
+        message: message.to_owned(),
+    };
+    let told = |registry: &ToolRegistry| {
+        let status = status(registry);
+        let condition = find_condition(&status.conditions, "ToolsListed")?;
+        assert_eq!(
+            (condition.status.as_str(), condition.reason.as_str()),
+            ("False", "ToolsMissing")
+        );
+        Some(condition.message.clone())
+    };
+    let mut reporter = Reporter::new(world.client.clone(), "default", "desk-1", "desk", "tools");
+    for cause in ["more pages than are read", "an earlier page again"] {
+        reporter.report(&[missing(cause)]).await.unwrap();
+        let registry = world
+            .until("tools", |registry: &ToolRegistry| {
+                told(registry).is_some_and(|message| message.contains(cause))
+            })
+            .await;
+        assert_eq!(
+            told(&registry).unwrap(),
+            format!("ListingIncomplete: {cause} (agent desk)")
+        );
+        assert_eq!(status(&registry).phase, Some(Phase::Ready), "OM-327");
+    }
+    let report: ConfigMap = world.get("desk-1.tools").await;
+    assert_eq!(report.owner_references()[0].kind, "Pod", "it goes with its Pod");
+    reporter.report(&[]).await.unwrap();
+    world
+        .until("tools", |registry: &ToolRegistry| {
+            status(registry).phase.is_some() && told(registry).is_none()
+        })
+        .await;
+    assert!(
+        world
+            .api::<ConfigMap>()
+            .get_opt("desk-1.tools")
+            .await
+            .unwrap()
+            .is_none()
+    );
 }

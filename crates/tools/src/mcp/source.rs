@@ -11,7 +11,7 @@ use crate::{
     config::{HandlerConfig, McpConfig},
     invocation::FailureReason,
     openapi::{Named, SourceContext, tool_names},
-    toolset::{Discovered, OfferedTool, Tool, ToolKind, ToolSource, Undiscovered},
+    toolset::{Discovered, OfferedTool, Tool, ToolKind, ToolSource, Undiscovered, named},
 };
 
 /// The tools of one `mcp` handler.
@@ -69,14 +69,9 @@ impl McpSource {
         let config = &self.connection.server().config;
         let listing = session.listing();
         let (listed, missing) = listing.filtered(config);
-        for name in missing {
-            tracing::warn!(
-                registry = self.connection.server().context.registry,
-                handler = handler.name,
-                tool = name,
-                "`toolFilter.allowlist` names a tool that the server does not have"
-            );
-        }
+        let incomplete = listing
+            .caveat(&handler.name)
+            .or_else(|| unknown_names(&handler.name, &missing));
         let names: Vec<Named<'_>> = listed
             .iter()
             .map(|tool| Named {
@@ -106,15 +101,25 @@ impl McpSource {
                 breaker: Breaker::new(),
             })
             .collect();
-        Discovered {
-            tools,
-            incomplete: listing.caveat(&handler.name),
-        }
+        Discovered { tools, incomplete }
     }
 
     fn seen(&self) -> std::sync::MutexGuard<'_, Option<Seen>> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// An allow list that names what the server does not have leaves the agent with less than its author meant it to have.
+fn unknown_names(handler: &str, missing: &[&str]) -> Option<Undiscovered> {
+    (!missing.is_empty()).then(|| {
+        Undiscovered::new(
+            "ToolUnknown",
+            format!(
+                "handler `{handler}`: the server does not list {} that `toolFilter.allowlist` names",
+                named(missing.iter().copied())
+            ),
+        )
+    })
 }
 
 #[async_trait]

@@ -21,7 +21,7 @@ use crate::{
         HttpTool,
         credentials::{self, CredentialSources},
     },
-    toolset::{Discovered, OfferedTool, Tool, ToolKind, ToolSource, Undiscovered},
+    toolset::{Discovered, OfferedTool, Tool, ToolKind, ToolSource, Undiscovered, named},
     transport::Transport,
 };
 
@@ -132,22 +132,51 @@ impl OpenapiSource {
         }
     }
 
-    fn tools(&self, document: &Document, spec_url: &Url) -> Result<Vec<Tool>, BaseUrlError> {
+    /// The tools, and the ids of the operations that have no address to be called at.
+    fn tools<'a>(
+        &self,
+        document: &'a Document,
+        spec_url: &Url,
+    ) -> Result<(Vec<Tool>, Vec<&'a str>), BaseUrlError> {
         let mut tools = Vec::new();
+        let mut without = Vec::new();
         let mut refused: Option<BaseUrlError> = None;
         for operation in &document.operations {
             match document.base_url(operation, self.config.base_url.as_deref(), spec_url) {
                 Ok(base) => tools.push(self.tool(operation, base)),
                 Err(error) => {
                     self.skipped(&operation.id, &error.to_string());
+                    without.push(operation.id.as_str());
                     refused.get_or_insert(error);
                 }
             }
         }
         match refused {
             Some(error) if tools.is_empty() => Err(error),
-            _ => Ok(tools),
+            _ => Ok((tools, without)),
         }
+    }
+
+    /// What of the document is not offered, for people (D6).
+    fn caveat(&self, document: &Document, without_address: &[&str]) -> Option<Undiscovered> {
+        let skipped: Vec<&str> = document
+            .skipped
+            .iter()
+            .map(|skipped| skipped.id.as_str())
+            .chain(without_address.iter().copied())
+            .collect();
+        let mut told = Vec::new();
+        if !skipped.is_empty() {
+            let names = named(skipped.into_iter());
+            told.push(format!("operations of the document cannot be offered: {names}"));
+        }
+        if !document.unknown_ids.is_empty() {
+            let names = named(document.unknown_ids.iter().map(String::as_str));
+            told.push(format!(
+                "the document does not have {names} that `operationFilter` names"
+            ));
+        }
+        (!told.is_empty()).then(|| self.failed("ListingIncomplete", told.join("; ")))
     }
 
     fn tool(&self, operation: &Operation, base: Url) -> Tool {
@@ -221,8 +250,10 @@ impl ToolSource for OpenapiSource {
         let text = self.fetch(&url).await?;
         let document = self.read(text).await?;
         self.report(&document);
-        self.tools(&document, &url)
-            .map(Discovered::from)
-            .map_err(|error| self.failed("BaseURLInvalid", error))
+        let (tools, without_address) = self
+            .tools(&document, &url)
+            .map_err(|error| self.failed("BaseURLInvalid", error))?;
+        let incomplete = self.caveat(&document, &without_address);
+        Ok(Discovered { tools, incomplete })
     }
 }

@@ -39,15 +39,6 @@ pub(crate) struct Discovered {
     pub(crate) incomplete: Option<Undiscovered>,
 }
 
-impl From<Vec<Tool>> for Discovered {
-    fn from(tools: Vec<Tool>) -> Self {
-        Self {
-            tools,
-            incomplete: None,
-        }
-    }
-}
-
 /// Why a handler's tools are not known.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
@@ -63,6 +54,22 @@ impl Undiscovered {
             reason,
             message: message.into(),
         }
+    }
+}
+
+// Names of a message; what follows is counted.
+const NAMED: usize = 8;
+
+/// Some names for a message about all of them: what a backend says of itself is quoted in bounds.
+pub(crate) fn named<'a>(names: impl ExactSizeIterator<Item = &'a str>) -> String {
+    let further = names.len().saturating_sub(NAMED);
+    let shown: Vec<String> = names
+        .take(NAMED)
+        .map(|name| format!("`{}`", mainstay_telemetry::text::escape(name, 64)))
+        .collect();
+    match further {
+        0 => shown.join(", "),
+        _ => format!("{} and {further} more", shown.join(", ")),
     }
 }
 
@@ -150,7 +157,10 @@ mod tests {
         async fn discover(&self) -> Result<Discovered, Undiscovered> {
             let next = self.script.lock().unwrap().pop_front().unwrap();
             let names = next.map_err(|message| Undiscovered::new("Lost", message))?;
-            Ok(names.into_iter().map(tool).collect::<Vec<Tool>>().into())
+            Ok(Discovered {
+                tools: names.into_iter().map(tool).collect(),
+                incomplete: None,
+            })
         }
 
         async fn stale(&self) {

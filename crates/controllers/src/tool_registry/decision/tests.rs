@@ -35,7 +35,40 @@ fn judged(
     if let Some(results) = probe {
         apply_probe(&mut discovery.tools, results, Timestamp::UNIX_EPOCH);
     }
-    status(registry, discovery, policies, Timestamp::UNIX_EPOCH)
+    let told = Told {
+        policies: policies.map(<[String]>::to_vec),
+        missing: Vec::new(),
+    };
+    status(registry, discovery, &told, Timestamp::UNIX_EPOCH)
+}
+
+#[test]
+fn tools_that_an_agent_misses_show_and_change_no_phase_d6() {
+    let mut registry = registry(four().into());
+    let problem = Problem {
+        handler: "code".into(),
+        reason: "ListingIncomplete".into(),
+        message: "handler `code`: its list of tools leads from one page to an earlier one".into(),
+    };
+    let told = Told {
+        policies: None,
+        missing: vec![(problem, vec!["desk".into(), "lab".into()])],
+    };
+    let status = status(&registry, discover(&registry.spec), &told, Timestamp::UNIX_EPOCH);
+    assert_eq!(status.phase, Some(Phase::Ready), "OM-327: nothing was probed");
+    assert_eq!(condition(&status, "ToolsListed"), ("False", "ToolsMissing"));
+    assert_eq!(
+        find_condition(&status.conditions, "ToolsListed").unwrap().message,
+        "ListingIncomplete: handler `code`: its list of tools leads from one page to an earlier one \
+         (agent desk, lab)"
+    );
+    // Nobody misses anything any longer.
+    registry.status = Some(status);
+    let after = judged(&registry, None, None);
+    assert!(
+        find_condition(&after.conditions, "ToolsListed").is_none(),
+        "OM-007"
+    );
 }
 
 fn condition<'a>(status: &'a ToolRegistryStatus, kind: &str) -> (&'a str, &'a str) {

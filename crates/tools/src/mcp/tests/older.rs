@@ -51,6 +51,23 @@ async fn tools_are_listed_and_called_in_one_session_om_419_om_421() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn names_that_the_server_does_not_have_are_told_of_d6() {
+    let (_fake, way) = fake(Config::default());
+    let set = ready(McpTransport::StreamableHttp, &way, |handler| {
+        handler.mcp.as_mut().unwrap().allowlist = ["echo", "absent"].map(str::to_owned).to_vec();
+    })
+    .await;
+    assert_eq!(names(&set), ["echo"]);
+    let missed = set.undiscovered();
+    assert_eq!(missed[0].reason, "ToolUnknown");
+    assert!(
+        missed[0].message.contains("`absent`") && missed[0].message.contains("`toolFilter.allowlist`"),
+        "{:?}",
+        missed[0].message
+    );
+}
+
+#[tokio::test(start_paused = true)]
 async fn every_revision_of_the_older_era_is_spoken_om_420() {
     for version in ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"] {
         let (fake, _way, set) = connected(Config {

@@ -183,6 +183,41 @@ async fn waits_between_attempts_double_up_to_half_a_minute_om_431() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn operations_that_are_not_offered_are_told_of_d6() {
+    const DOCUMENT: &str = r#"{"openapi": "3.0.0", "servers": [{"url": "http://shop/"}], "paths": {
+        "/a": {"get": {"operationId": "a"}},
+        "/b": {"get": {"operationId": "b", "servers": [{"url": "ftp://x/"}]}},
+        "/c/{id}": {"get": {"operationId": "c", "parameters": 7}}}}"#;
+    let filter = |ids: &[&str]| -> Vec<String> { ids.iter().map(|id| (*id).to_owned()).collect() };
+    for (ids, offered, told) in [
+        (filter(&["a"]), vec!["a"], None),
+        (
+            filter(&["a", "d"]),
+            vec!["a"],
+            Some("handler `shop`: the document does not have `d` that `operationFilter` names"),
+        ),
+        (
+            filter(&["a", "b"]),
+            vec!["a"],
+            Some("handler `shop`: operations of the document cannot be offered: `b`"),
+        ),
+    ] {
+        let handlers = vec![
+            explicit("orders", "get_order"),
+            handler("shop", |config| config.operation_filter = ids),
+        ];
+        let toolset = over(handlers, &Backend::new([Reply::Answer(200, DOCUMENT)]));
+        toolset.settled(LONG).await;
+        let mut names = names(&toolset);
+        names.retain(|name| name != "get_order");
+        assert_eq!(names, offered);
+        let missed = toolset.undiscovered();
+        assert_eq!(missed.first().map(|problem| problem.message.as_str()), told);
+        assert!(missed.iter().all(|problem| problem.reason == "ListingIncomplete"));
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn redirects_large_documents_and_missing_credentials_are_named_om_403_om_431() {
     for (reply, reason, part) in [
         (
