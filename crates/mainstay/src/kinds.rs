@@ -25,6 +25,22 @@ pub(crate) struct Served {
 }
 
 impl Served {
+    /// A kind of the core group.
+    #[cfg(test)]
+    pub(crate) fn of_test(plural: &str, kind: &str) -> Self {
+        Self {
+            group: String::new(),
+            version: "v1".to_owned(),
+            kind: kind.to_owned(),
+            plural: plural.to_owned(),
+            singular: String::new(),
+            short_names: Vec::new(),
+            categories: Vec::new(),
+            namespaced: true,
+            verbs: Vec::new(),
+        }
+    }
+
     /// `plural.group`, which is never ambiguous.
     pub(crate) fn title(&self) -> String {
         if self.group.is_empty() {

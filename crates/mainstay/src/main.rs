@@ -12,6 +12,7 @@ mod arguments;
 mod cluster;
 mod commands;
 mod endpoints;
+mod following;
 mod front_door_client;
 mod kinds;
 mod manifest_watch;

@@ -7,7 +7,10 @@ use std::{
 };
 
 use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher};
-use tokio::sync::mpsc;
+use tokio::{
+    sync::mpsc,
+    time::{Instant, timeout_at},
+};
 
 use crate::{
     manifests,
@@ -16,6 +19,8 @@ use crate::{
 
 /// How long nothing may change before the files are read: an editor writes a file in several steps.
 const QUIET: Duration = Duration::from_millis(150);
+/// How long they are waited for at most: where something is written all the time, nothing would be read otherwise.
+const RESTLESS_AT_MOST: Duration = Duration::from_secs(2);
 
 /// The files below some paths, and what they held when they were last looked at.
 pub(crate) struct ManifestWatch {
@@ -91,7 +96,7 @@ impl ManifestWatch {
                 // The watcher lives as long as `self`.
                 return std::future::pending().await;
             }
-            while let Ok(Some(())) = tokio::time::timeout(QUIET, self.changes.recv()).await {}
+            settled(&mut self.changes).await;
             let changed = self.look();
             if !changed.is_empty() {
                 return changed;
@@ -136,11 +141,45 @@ impl ManifestWatch {
     }
 }
 
+/// Returns when nothing has changed for a while, or has not stopped changing for a longer one.
+async fn settled(changes: &mut mpsc::Receiver<()>) {
+    let at_the_latest = Instant::now() + RESTLESS_AT_MOST;
+    while Instant::now() < at_the_latest {
+        let quiet_until = at_the_latest.min(Instant::now() + QUIET);
+        match timeout_at(quiet_until, changes.recv()).await {
+            Ok(Some(())) => {}
+            Ok(None) | Err(_) => return,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
 
     use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn files_that_change_all_the_time_are_read_all_the_same() {
+        let (sender, mut changes) = mpsc::channel(1);
+        let began = Instant::now();
+        let restless = async {
+            loop {
+                let _ = sender.try_send(());
+                tokio::time::sleep(QUIET / 3).await;
+            }
+        };
+        tokio::select! {
+            () = settled(&mut changes) => {}
+            () = restless => {}
+        }
+        assert_eq!(began.elapsed(), RESTLESS_AT_MOST);
+        // A single save is read soon.
+        while changes.try_recv().is_ok() {}
+        let began = Instant::now();
+        settled(&mut changes).await;
+        assert_eq!(began.elapsed(), QUIET);
+    }
 
     async fn next(watch: &mut ManifestWatch) -> Changed {
         tokio::time::timeout(Duration::from_secs(20), watch.next())

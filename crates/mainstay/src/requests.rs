@@ -162,20 +162,21 @@ pub(crate) async fn watch(
     query: &Query,
     version: &str,
     form: Form,
-) -> Result<impl Stream<Item = kube::Result<WatchEvent<Value>>> + use<>, Failure> {
+) -> kube::Result<impl Stream<Item = kube::Result<WatchEvent<Value>>> + use<>> {
     let mut words = selection(query);
     words
         .append_pair("watch", "1")
         .append_pair("resourceVersion", version);
+    if form == Form::Object {
+        // They move the version on while nothing happens that the selection matches.
+        words.append_pair("allowWatchBookmarks", "true");
+    }
     let path = format!("{}?{}", kind.path(query.namespace.as_deref()), words.finish());
     let request = http::Request::get(path)
         .header(ACCEPT, form.accept())
         .body(Vec::new())
-        .map_err(|error| Failure::new(format!("{}: {error}", kind.title())))?;
-    client
-        .request_events::<Value>(request)
-        .await
-        .map_err(|error| refused(kind, &error))
+        .map_err(kube::Error::HttpError)?;
+    client.request_events::<Value>(request).await
 }
 
 fn selection(query: &Query) -> Serializer<'static, String> {

@@ -1,11 +1,87 @@
-//! States that an object is waited for to reach (`--for`).
+//! Waiting for an object: the states that it is to reach (`--for`), and the one wait of all verbs.
 
 use std::str::FromStr;
 
+use futures::StreamExt;
+use kube::{
+    Api,
+    api::DynamicObject,
+    runtime::{WatchStreamExt, watcher},
+};
 use mainstay_kubeapi::table::jsonpath::{JsonPath, print};
 use serde_json::Value;
+use tokio::time::{Instant, timeout_at};
 
-use crate::applying::condition;
+use crate::{
+    applying::{cause, condition},
+    terminal::Failure,
+};
+
+/// Which object is looked at.
+pub(crate) struct Watched<'a> {
+    /// Where it is.
+    pub(crate) api: Api<DynamicObject>,
+    /// Its name.
+    pub(crate) name: &'a str,
+    /// Its identity, where one of the same name that comes after it is not meant: to the wait that one is not there.
+    pub(crate) uid: Option<&'a str>,
+}
+
+/// Why a wait ended without what was waited for.
+#[derive(Debug)]
+pub(crate) enum Unmet {
+    /// The time was up.
+    TimeUp {
+        /// As the object was last; `None` where it was not there or not seen.
+        last: Option<Box<DynamicObject>>,
+        /// What kept it from being seen, if something did to the end.
+        interruption: Option<String>,
+    },
+    /// Going on would change nothing.
+    Failed(Failure),
+}
+
+/// Looks at an object now and after each change, until `judge` finds what is waited for; `None` stands for an object that
+/// is not there. A watch that breaks is taken up again, later each time, for as long as there is time.
+///
+/// # Errors
+///
+/// When the time is up, when the server refuses the watch, and what `judge` fails with.
+pub(crate) async fn until<T>(
+    watched: Watched<'_>,
+    ends: Instant,
+    mut judge: impl FnMut(Option<&DynamicObject>) -> Result<Option<T>, Failure>,
+) -> Result<T, Unmet> {
+    let Watched { api, name, uid } = watched;
+    let mut changes = Box::pin(watcher::watch_object(api, name).default_backoff());
+    let (mut last, mut interruption) = (None, None);
+    while let Ok(Some(change)) = timeout_at(ends, changes.next()).await {
+        match change {
+            Ok(object) => {
+                let object = object.filter(|object| uid.is_none() || object.metadata.uid.as_deref() == uid);
+                if let Some(found) = judge(object.as_ref()).map_err(Unmet::Failed)? {
+                    return Ok(found);
+                }
+                (last, interruption) = (object.map(Box::new), None);
+            }
+            Err(error) if is_refused(&error) => return Err(Unmet::Failed(Failure::new(cause(&error)))),
+            Err(error) => interruption = Some(cause(&error)),
+        }
+    }
+    Err(Unmet::TimeUp { last, interruption })
+}
+
+/// Whether the server will not let this object be watched, however often it is asked.
+fn is_refused(error: &watcher::Error) -> bool {
+    let code = match error {
+        watcher::Error::InitialListFailed(kube::Error::Api(status))
+        | watcher::Error::WatchStartFailed(kube::Error::Api(status))
+        | watcher::Error::WatchFailed(kube::Error::Api(status)) => status.code,
+        watcher::Error::WatchError(status) => status.code,
+        _ => return false,
+    };
+    matches!(code, 400 | 401 | 403 | 404 | 405)
+}
 
 /// A state.
 #[derive(Clone, Debug, PartialEq)]
@@ -146,6 +222,19 @@ impl Wanted {
 mod tests {
     #![allow(clippy::unwrap_used)]
 
+    use std::{
+        sync::{
+            Arc,
+            atomic::{AtomicUsize, Ordering},
+        },
+        time::Duration,
+    };
+
+    use k8s_openapi::api::core::v1::ConfigMap;
+    use kube::api::{ApiResource, DeleteParams, PostParams};
+    use mainstay_kubeapi::{ApiOptions, Identity};
+    use mainstay_store::kube::{KubeOptions, KubeStore};
+    use mainstay_telemetry::{clock, random};
     use serde_json::json;
 
     use super::*;
@@ -190,6 +279,97 @@ mod tests {
             .parse::<Wanted>()
             .unwrap();
         assert!(several.is_met(Some(&object)).unwrap_err().contains("2 values"));
+    }
+
+    async fn config_maps() -> Api<DynamicObject> {
+        let store = KubeStore::open(KubeOptions::in_memory()).unwrap();
+        let options = ApiOptions::new(store, clock::system(), random::system());
+        let api = mainstay_kubeapi::Api::open(options).await.unwrap();
+        let client = api.client(Identity::component("test"));
+        Api::namespaced_with(client, "default", &ApiResource::erase::<ConfigMap>(&()))
+    }
+
+    async fn create(api: &Api<DynamicObject>, text: &str) -> String {
+        let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"text": text}});
+        let made = api
+            .create(&PostParams::default(), &serde_json::from_value(object).unwrap())
+            .await;
+        made.unwrap().metadata.uid.unwrap()
+    }
+
+    fn absent(object: Option<&DynamicObject>) -> Result<Option<()>, Failure> {
+        Ok(object.is_none().then_some(()))
+    }
+
+    #[tokio::test]
+    async fn an_object_that_was_made_anew_counts_as_deleted_to_who_waits_for_the_first() {
+        let api = config_maps().await;
+        let first = create(&api, "first").await;
+        api.delete("a", &DeleteParams::default()).await.unwrap();
+        let second = create(&api, "second").await;
+        let watched = |uid| Watched {
+            api: api.clone(),
+            name: "a",
+            uid,
+        };
+        let soon = || Instant::now() + Duration::from_secs(20);
+        until(watched(Some(first.as_str())), soon(), absent)
+            .await
+            .unwrap();
+        let text = until(watched(None), soon(), |object| {
+            Ok(object.map(|object| object.data["data"]["text"].clone()))
+        });
+        assert_eq!(text.await.unwrap(), "second");
+        // The one that is there is waited for, and is known when the time is up.
+        let ended = until(
+            watched(Some(second.as_str())),
+            Instant::now() + Duration::from_millis(300),
+            absent,
+        )
+        .await;
+        match ended.unwrap_err() {
+            Unmet::TimeUp { last, interruption } => {
+                assert_eq!(last.unwrap().metadata.uid, Some(second));
+                assert_eq!(interruption, None);
+            }
+            Unmet::Failed(failure) => panic!("{failure}"),
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_watch_that_breaks_is_taken_up_again_and_one_that_is_refused_is_not() {
+        let asked = Arc::new(AtomicUsize::new(0));
+        let server = |code: u16| {
+            let asked = Arc::clone(&asked);
+            asked.store(0, Ordering::Relaxed);
+            let service = tower::service_fn(move |_request: http::Request<kube::client::Body>| {
+                let number = asked.fetch_add(1, Ordering::Relaxed);
+                let status = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "reason": "R", "message": "no"});
+                let list = json!({"kind": "ConfigMapList", "apiVersion": "v1", "metadata": {"resourceVersion": "1"}, "items": []});
+                // The third question is answered.
+                let (code, body) = if number < 2 { (code, status) } else { (200, list) };
+                let answer = http::Response::builder()
+                    .status(code)
+                    .body(kube::client::Body::from(body.to_string().into_bytes()));
+                std::future::ready(Ok::<_, std::convert::Infallible>(answer.unwrap()))
+            });
+            Api::<DynamicObject>::namespaced_with(
+                kube::Client::new(service, "default"),
+                "default",
+                &ApiResource::erase::<ConfigMap>(&()),
+            )
+        };
+        for (code, met) in [(503, true), (403, false)] {
+            let watched = Watched {
+                api: server(code),
+                name: "a",
+                uid: None,
+            };
+            let ended = until(watched, Instant::now() + Duration::from_secs(120), absent).await;
+            assert_eq!(ended.is_ok(), met, "{code}: {ended:?}");
+            let questions = asked.load(Ordering::Relaxed);
+            assert_eq!(questions, if met { 3 } else { 1 }, "{code}");
+        }
     }
 
     #[test]

@@ -11,16 +11,15 @@ mod turns;
 mod world;
 
 use std::{
-    io::{BufRead, BufReader},
     path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
+    process::Command,
     time::{Duration, Instant},
 };
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Result, bail};
 use futures::{SinkExt, StreamExt};
 use serde_json::{Value, json};
-use tokio_tungstenite::{connect_async, tungstenite::Message, tungstenite::client::IntoClientRequest};
+use tokio_tungstenite::tungstenite::Message;
 
 /// Starts that are timed.
 const STARTS: usize = 10;
@@ -65,7 +64,7 @@ async fn main() -> Result<()> {
     let (server, _) = start(&binary, &data)?;
     let endpoints: Value = serde_json::from_slice(&std::fs::read(data.join("endpoints.json"))?)?;
     tokio::time::sleep(Duration::from_secs(3)).await;
-    let idle = resident(server.child.id())?;
+    let idle = server.resident()?;
     let (plain, plain_raw) = turns(&endpoints, "hello", TURNS).await?;
     rows.push(row(
         "turn of one model call: added to the model's own delays",
@@ -77,7 +76,7 @@ async fn main() -> Result<()> {
         "turn with a tool call (two model calls, policy, HTTP): added",
         &tool,
     ));
-    let after = resident(server.child.id())?;
+    let after = server.resident()?;
     server.stop()?;
 
     let (syncs, steps) = (world.path().join("steps"), &mut Vec::new());
@@ -147,24 +146,11 @@ fn mebibytes(kibibytes: u64) -> f64 {
     kibibytes as f64 / 1024.0
 }
 
-struct Server {
-    child: Child,
-}
-
-impl Server {
-    fn stop(mut self) -> Result<()> {
-        let pid = i32::try_from(self.child.id())?;
-        let pid = rustix::process::Pid::from_raw(pid).ok_or_else(|| anyhow!("no pid"))?;
-        rustix::process::kill_process(pid, rustix::process::Signal::TERM)?;
-        self.child.wait()?;
-        Ok(())
-    }
-}
-
 /// Starts the help desk in the foreground; gives the time until the agent is Running.
-fn start(binary: &Path, data: &Path) -> Result<(Server, Duration)> {
+fn start(binary: &Path, data: &Path) -> Result<(world::Process, Duration)> {
     let began = Instant::now();
-    let mut child = Command::new(binary)
+    let mut command = Command::new(binary);
+    command
         .args([
             "up",
             "--listen",
@@ -174,50 +160,15 @@ fn start(binary: &Path, data: &Path) -> Result<(Server, Duration)> {
             "--data",
         ])
         .arg(data)
-        .arg("examples/helpdesk")
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped())
-        .spawn()
-        .with_context(|| format!("{} cannot be started", binary.display()))?;
-    let output = child.stderr.take().context("no standard error")?;
-    for line in BufReader::new(output).lines() {
-        let line = line?;
-        if line.contains("helpdesk is Running") {
-            return Ok((Server { child }, began.elapsed()));
-        }
-        if line.starts_with("error") || line.contains(" is Failed") {
-            bail!("{line}");
-        }
-    }
-    bail!("the server ended before the agent was Running")
-}
-
-/// Resident memory of a process, in KiB.
-fn resident(pid: u32) -> Result<u64> {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
-    let line = status
-        .lines()
-        .find(|line| line.starts_with("VmRSS:"))
-        .context("no VmRSS")?;
-    line.split_whitespace()
-        .nth(1)
-        .and_then(|text| text.parse().ok())
-        .context("VmRSS is no number")
+        .arg("examples/helpdesk");
+    let (server, _) = world::Process::start(&mut command, "helpdesk is Running")?;
+    Ok((server, began.elapsed()))
 }
 
 /// Times turns over one connection. The ideal of a turn is the scenario's delay for each piece of text; what is beyond is
 /// what we add.
 async fn turns(endpoints: &Value, message: &str, count: usize) -> Result<(Vec<Duration>, Vec<Duration>)> {
-    let text = |field: &str| endpoints.get(field).and_then(Value::as_str).unwrap_or_default();
-    let url = format!(
-        "{}/agents/default/helpdesk/ws",
-        text("http").replacen("http", "ws", 1)
-    );
-    let mut request = url.into_client_request()?;
-    request
-        .headers_mut()
-        .insert("authorization", format!("Bearer {}", text("token")).parse()?);
-    let (mut socket, _) = connect_async(request).await?;
+    let mut socket = turns::connect(endpoints, "helpdesk").await?;
     let mut added = Vec::new();
     let mut first = Vec::new();
     // The first turns warm up connections and are not counted.

@@ -67,6 +67,15 @@ impl Process {
         bail!("no line with {sign:?}: {seen:?}")
     }
 
+    /// Tells the process to end and waits until it has.
+    pub(crate) fn stop(mut self) -> Result<()> {
+        let pid = i32::try_from(self.child.id())?;
+        let pid = rustix::process::Pid::from_raw(pid).context("no pid")?;
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM)?;
+        self.child.wait()?;
+        Ok(())
+    }
+
     /// Resident memory of the process and its children, in KiB.
     pub(crate) fn resident(&self) -> Result<u64> {
         Ok(tree(self.child.id())?.iter().map(|pid| memory(*pid)).sum())

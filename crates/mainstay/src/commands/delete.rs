@@ -3,13 +3,12 @@
 use kube::{
     Api, Client,
     api::{DeleteParams, DynamicObject, PropagationPolicy},
-    runtime::wait::{await_condition, conditions},
 };
 use serde_json::Value;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::Instant;
 
 use crate::{
-    applying::{self, cause},
+    applying,
     arguments::{Cascade, DeleteArguments},
     cluster,
     kinds::{Kinds, Served},
@@ -17,6 +16,7 @@ use crate::{
     requests::{self, Form},
     targets,
     terminal::{self, Failure},
+    waiting::{self, Unmet, Watched},
 };
 
 /// An object that is to go.
@@ -183,23 +183,33 @@ async fn delete(
 }
 
 async fn gone(client: &Client, object: &Condemned, uid: &str, ends: Instant) -> Result<(), Failure> {
-    let api = object.api(client);
-    let waiting = await_condition(api.clone(), &object.name, conditions::is_deleted(uid));
-    match timeout_at(ends, waiting).await {
-        Ok(Ok(_)) => Ok(()),
-        Ok(Err(error)) => Err(Failure::new(format!("{}: {}", object.title(), cause(&error)))),
-        Err(_) => {
-            let failure = Failure::new(format!("{} is still there", object.title()));
-            let held = api.get_opt(&object.name).await.ok().flatten();
-            let finalizers = held.and_then(|held| held.metadata.finalizers).unwrap_or_default();
-            Err(if finalizers.is_empty() {
-                failure.with_hint("give it longer with `--timeout`, or do not wait with `--no-wait`")
-            } else {
-                failure.with_hint(format!(
-                    "it waits for whoever removes its finalizers: {}",
-                    finalizers.join(", ")
-                ))
-            })
+    let watched = Watched {
+        api: object.api(client),
+        name: &object.name,
+        uid: Some(uid),
+    };
+    let gone = waiting::until(watched, ends, |found| Ok(found.is_none().then_some(())));
+    let (held, interruption) = match gone.await {
+        Ok(()) => return Ok(()),
+        Err(Unmet::Failed(failure)) => {
+            return Err(Failure::new(format!("{}: {}", object.title(), failure.text)));
         }
+        Err(Unmet::TimeUp { last, interruption }) => (last, interruption),
+    };
+    if let Some(why) = interruption {
+        let title = object.title();
+        return Err(Failure::new(format!(
+            "whether {title} is gone is not known: {why}"
+        )));
     }
+    let failure = Failure::new(format!("{} is still there", object.title()));
+    let finalizers = held.and_then(|held| held.metadata.finalizers).unwrap_or_default();
+    Err(if finalizers.is_empty() {
+        failure.with_hint("give it longer with `--timeout`, or do not wait with `--no-wait`")
+    } else {
+        failure.with_hint(format!(
+            "it waits for whoever removes its finalizers: {}",
+            finalizers.join(", ")
+        ))
+    })
 }

@@ -349,7 +349,7 @@ async fn event_rows(
         labels: None,
         fields: Some(format!("involvedObject.uid={}", text(object, "/metadata/uid"))),
     };
-    let (found, _) = events::read(client, kinds, &query).await?;
+    let found = events::read(client, kinds, &query).await?;
     Ok(found
         .iter()
         .skip(found.len().saturating_sub(MOST_EVENTS))

@@ -1,19 +1,18 @@
 //! `mainstay events`
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
 
-use futures::TryStreamExt;
 use jiff::Timestamp;
-use kube::{Client, core::WatchEvent};
+use kube::Client;
 use mainstay_kubeapi::table::human_duration;
 use mainstay_telemetry::clock;
 use serde_json::Value;
 
 use crate::{
-    applying::cause,
     arguments::EventsArguments,
     cluster,
-    kinds::Kinds,
+    following::{self, News},
+    kinds::{Kinds, Served},
     requests::{self, Form, Query},
     targets,
     terminal::{self, Failure},
@@ -54,80 +53,106 @@ pub(crate) async fn run(arguments: &EventsArguments) -> Result<(), Failure> {
             .as_deref()
             .is_none_or(|kind| text(event, "/type").eq_ignore_ascii_case(kind))
     };
-    let (mut events, version) = read(&client, &kinds, &query).await?;
+    let with_namespace = query.namespace.is_none();
+    let show = |events: &[Value]| {
+        let now = clock::system().now();
+        let mut table = vec![heading(with_namespace)];
+        table.extend(events.iter().map(|event| row(event, now, with_namespace)));
+        terminal::data(terminal::printable(&terminal::table(&table)));
+    };
+    if arguments.watch {
+        let mut shown = Shown::default();
+        let mut first = true;
+        return following::follow(&client, event_kind(&kinds)?, &query, Form::Object, |news| {
+            let fresh = match news {
+                News::Listed(listed) => {
+                    let mut events = shown.listed(listed.items());
+                    events.retain(|event| wanted(event));
+                    if std::mem::take(&mut first) {
+                        show(&events);
+                        return Ok(());
+                    }
+                    events
+                }
+                News::Changed(event) => shown.changed(event).into_iter().collect(),
+                // An event that has expired is no news.
+                News::Gone(event) => {
+                    shown.gone(&event);
+                    Vec::new()
+                }
+            };
+            for event in fresh.iter().filter(|event| wanted(event)) {
+                let cells = row(event, clock::system().now(), with_namespace);
+                terminal::data(terminal::printable(&cells.join("  ")));
+            }
+            Ok(())
+        })
+        .await;
+    }
+    let mut events = read(&client, &kinds, &query).await?;
     events.retain(|event| wanted(event));
-    if events.is_empty() && !arguments.watch {
+    if events.is_empty() {
         terminal::message(match &query.namespace {
             Some(namespace) => format!("no events in namespace {namespace}"),
             None => "no events".to_owned(),
         });
         return Ok(());
     }
-    let now = Arc::clone(&clock::system()).now();
-    let rows: Vec<Vec<String>> = events
-        .iter()
-        .map(|event| row(event, now, query.namespace.is_none()))
-        .collect();
-    let mut table = vec![heading(query.namespace.is_none())];
-    table.extend(rows);
-    terminal::data(terminal::printable(&terminal::table(&table)));
-    if arguments.watch {
-        return follow(&client, &kinds, &query, version, wanted).await;
-    }
+    show(&events);
     Ok(())
 }
 
-/// The events that a query selects, the newest last, and the version they were read at.
-pub(crate) async fn read(
-    client: &Client,
-    kinds: &Kinds,
-    query: &Query,
-) -> Result<(Vec<Value>, String), Failure> {
-    let kind = kinds
-        .of("", "Event")
-        .ok_or_else(|| Failure::new("the server keeps no events"))?;
-    let listed = requests::list(client, kind, query, Form::Object).await?;
-    let version = listed.version.clone();
+/// The events that a query selects, the newest last.
+pub(crate) async fn read(client: &Client, kinds: &Kinds, query: &Query) -> Result<Vec<Value>, Failure> {
+    let listed = requests::list(client, event_kind(kinds)?, query, Form::Object).await?;
     let mut events = listed.items();
     events.sort_by_key(seen);
-    Ok((events, version))
+    Ok(events)
 }
 
-async fn follow(
-    client: &Client,
-    kinds: &Kinds,
-    query: &Query,
-    mut version: String,
-    wanted: impl Fn(&Value) -> bool,
-) -> Result<(), Failure> {
-    let kind = kinds
+fn event_kind(kinds: &Kinds) -> Result<&Served, Failure> {
+    kinds
         .of("", "Event")
-        .ok_or_else(|| Failure::new("the server keeps no events"))?;
-    loop {
-        let events = requests::watch(client, kind, query, &version, Form::Object).await?;
-        let mut events = std::pin::pin!(events);
-        while let Some(event) = events
-            .try_next()
-            .await
-            .map_err(|error| Failure::new(format!("events: {}", cause(&error))))?
-        {
-            match event {
-                WatchEvent::Added(event) | WatchEvent::Modified(event) => {
-                    text(&event, "/metadata/resourceVersion").clone_into(&mut version);
-                    if wanted(&event) {
-                        let cells = row(&event, clock::system().now(), query.namespace.is_none());
-                        terminal::data(terminal::printable(&cells.join("  ")));
-                    }
-                }
-                // An event that has expired is no news.
-                WatchEvent::Deleted(event) => {
-                    text(&event, "/metadata/resourceVersion").clone_into(&mut version);
-                }
-                WatchEvent::Bookmark(_) => {}
-                WatchEvent::Error(status) => return Err(Failure::new(status.message)),
+        .ok_or_else(|| Failure::new("the server keeps no events"))
+}
+
+/// Which events were shown, so that those of a list that is read again are not shown again. It holds as many as the server.
+#[derive(Debug, Default)]
+struct Shown {
+    /// The version of each, by its UID.
+    versions: BTreeMap<String, String>,
+}
+
+impl Shown {
+    /// Of everything that there is, what is new, the newest last.
+    fn listed(&mut self, events: Vec<Value>) -> Vec<Value> {
+        let before = std::mem::take(&mut self.versions);
+        let mut fresh = Vec::new();
+        for event in events {
+            let (uid, version) = identity(&event);
+            if before.get(&uid) != Some(&version) {
+                fresh.push(event);
             }
+            self.versions.insert(uid, version);
         }
+        fresh.sort_by_key(seen);
+        fresh
     }
+
+    fn changed(&mut self, event: Value) -> Option<Value> {
+        let (uid, version) = identity(&event);
+        let before = self.versions.insert(uid, version.clone());
+        (before != Some(version)).then_some(event)
+    }
+
+    fn gone(&mut self, event: &Value) {
+        self.versions.remove(&identity(event).0);
+    }
+}
+
+fn identity(event: &Value) -> (String, String) {
+    let text = |pointer| text(event, pointer).to_owned();
+    (text("/metadata/uid"), text("/metadata/resourceVersion"))
 }
 
 fn text<'a>(event: &'a Value, pointer: &str) -> &'a str {
@@ -200,6 +225,21 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn what_a_list_that_is_read_again_repeats_is_not_shown_again() {
+        let event = |uid: &str, version: &str| json!({"metadata": {"uid": uid, "resourceVersion": version, "creationTimestamp": "2026-01-01T00:00:00Z"}});
+        let mut shown = Shown::default();
+        let all = vec![event("a", "1"), event("b", "2")];
+        assert_eq!(shown.listed(all.clone()), all);
+        assert_eq!(shown.changed(event("b", "3")), Some(event("b", "3")));
+        shown.gone(&event("a", "4"));
+        // `b` is as it was, `c` came while nobody watched, `a` is there again.
+        let again = vec![event("b", "3"), event("c", "5"), event("a", "6")];
+        assert_eq!(shown.listed(again), [event("c", "5"), event("a", "6")]);
+        assert_eq!(shown.changed(event("c", "5")), None);
+        assert_eq!(shown.versions.len(), 3);
+    }
 
     #[test]
     fn a_row_says_when_how_often_and_of_what() {

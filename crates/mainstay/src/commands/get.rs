@@ -1,22 +1,18 @@
 //! `mainstay get`
 
-use futures::TryStreamExt;
-use kube::{Client, core::WatchEvent};
+use kube::Client;
 use serde_json::Value;
 
 use crate::{
-    applying::cause,
     arguments::GetArguments,
     cluster,
+    following::{self, News},
     kinds::{Kinds, Served},
     output::{self, Output, Rows},
     requests::{self, Form, Query},
     targets::{self, Target},
     terminal::{self, Failure},
 };
-
-/// The version that a watch has to start anew from.
-const GONE: u16 = 410;
 
 /// Prints objects, and with `--watch` each of their changes.
 pub(crate) async fn run(arguments: &GetArguments) -> Result<(), Failure> {
@@ -195,50 +191,16 @@ async fn watch(
             Ok(())
         }
     };
-    loop {
-        let listed = requests::list(client, kind, &query, form).await?;
-        let mut version = listed.version.clone();
-        match form {
-            Form::Table => {
-                rows.put(&listed.pages);
-            }
-            Form::Object => {
-                for item in listed.items() {
-                    show(&mut rows, item)?;
-                }
-            }
+    following::follow(client, kind, &query, form, |news| match (news, form) {
+        (News::Listed(listed), Form::Table) => {
+            rows.put(&listed.pages);
+            Ok(())
         }
-        // A watch ends after some minutes and is taken up where it ended; one whose start is too old begins anew.
-        'again: loop {
-            let events = requests::watch(client, kind, &query, &version, form).await?;
-            let mut events = std::pin::pin!(events);
-            while let Some(event) = events
-                .try_next()
-                .await
-                .map_err(|error| Failure::new(format!("{}: {}", kind.title(), cause(&error))))?
-            {
-                match event {
-                    WatchEvent::Added(value) | WatchEvent::Modified(value) | WatchEvent::Deleted(value) => {
-                        if let Some(seen) = version_of(&value) {
-                            version = seen;
-                        }
-                        show(&mut rows, value)?;
-                    }
-                    WatchEvent::Bookmark(_) => {}
-                    WatchEvent::Error(status) if status.code == GONE => break 'again,
-                    WatchEvent::Error(status) => return Err(Failure::new(status.message)),
-                }
-            }
+        (News::Listed(listed), Form::Object) => {
+            let mut items = listed.items().into_iter();
+            items.try_for_each(|item| show(&mut rows, item))
         }
-    }
-}
-
-/// The version of an object, or of the one whose row it is.
-fn version_of(value: &Value) -> Option<String> {
-    value
-        .pointer("/rows/0/object/metadata/resourceVersion")
-        .or_else(|| value.pointer("/metadata/resourceVersion"))
-        .and_then(Value::as_str)
-        .filter(|version| !version.is_empty())
-        .map(str::to_owned)
+        (News::Changed(value) | News::Gone(value), _) => show(&mut rows, value),
+    })
+    .await
 }

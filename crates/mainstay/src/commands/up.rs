@@ -8,12 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use futures::StreamExt;
-use kube::{
-    Api, Client,
-    api::DynamicObject,
-    runtime::{WatchStreamExt, watcher},
-};
+use kube::{Api, Client, api::DynamicObject};
 use mainstay_workload::{Connector, OutboundRequest};
 use serde_json::Value;
 
@@ -27,6 +22,7 @@ use crate::{
     serve::{self, Running},
     server_process, terminal,
     terminal::Failure,
+    waiting::{self, Unmet, Watched},
 };
 
 /// The field manager of what `up` applies.
@@ -222,43 +218,45 @@ async fn agent_report(
     began: Instant,
     after: &str,
 ) -> String {
-    let api = objects(client, agent);
-    let mut last = None;
-    let running = async {
-        // A watch that breaks is taken up again: the time that is left decides, not the first fault.
-        let mut changes = Box::pin(watcher::watch_object(api, &agent.name).default_backoff());
-        while let Some(change) = changes.next().await {
-            let Ok(Some(object)) = change else { continue };
-            let phase = object
-                .data
-                .pointer("/status/phase")
-                .and_then(Value::as_str)
-                .unwrap_or("Pending")
-                .to_owned();
-            let runs = phase == "Running" && says_of_its_spec(&object);
-            last = Some(object);
-            if runs {
-                // The status may be that of a former run: what counts is that the agent can be talked to.
-                answers(endpoints, agent).await;
-                return true;
-            }
-        }
-        false
+    let ends = tokio::time::Instant::now() + SETTLES_WITHIN;
+    let watched = Watched {
+        api: objects(client, agent),
+        name: &agent.name,
+        uid: None,
     };
-    if let Ok(true) = tokio::time::timeout(SETTLES_WITHIN, running).await {
-        return format!(
-            "agent {} is Running ({:.1} s after {after})",
-            agent.name,
-            began.elapsed().as_secs_f64()
-        );
-    }
-    match last {
-        None => format!(
+    let running = waiting::until(watched, ends, |object| {
+        let runs = |object: &&DynamicObject| {
+            let phase = object.data.pointer("/status/phase").and_then(Value::as_str);
+            phase == Some("Running") && says_of_its_spec(object)
+        };
+        Ok(object.filter(runs).cloned())
+    });
+    let (last, interruption) = match running.await {
+        Ok(object) => {
+            // The status may be that of a former run: what counts is that the agent can be talked to.
+            if tokio::time::timeout_at(ends, answers(endpoints, agent))
+                .await
+                .is_ok()
+            {
+                return format!(
+                    "agent {} is Running ({:.1} s after {after})",
+                    agent.name,
+                    began.elapsed().as_secs_f64()
+                );
+            }
+            (Some(Box::new(object)), None)
+        }
+        Err(Unmet::TimeUp { last, interruption }) => (last, interruption),
+        Err(Unmet::Failed(failure)) => (None, Some(failure.text)),
+    };
+    match (interruption, last) {
+        (Some(why), _) => format!("agent {} cannot be looked at: {why}", agent.name),
+        (None, None) => format!(
             "agent {} has not been looked at within {} s",
             agent.name,
             SETTLES_WITHIN.as_secs()
         ),
-        Some(object) => format!("agent {} is {}", agent.name, blocked(&object.data)),
+        (None, Some(object)) => format!("agent {} is {}", agent.name, blocked(&object.data)),
     }
 }
 
@@ -352,20 +350,17 @@ fn blocking(object: &Value) -> Option<&Value> {
 
 /// Every call to a registry that no policy selects is refused; who finds that out in a conversation is puzzled.
 async fn warn_about_unselected(client: &Client, registry: &Applied) {
-    let watch = watcher::watch_object(objects(client, registry), &registry.name);
-    let mut changes = Box::pin(watch.default_backoff());
-    // The registry was applied a moment ago: its controller has yet to judge it. Without a policy engine it never does.
-    let judged = async {
-        while let Some(change) = changes.next().await {
-            let Ok(Some(object)) = change else { continue };
-            let bound = applying::condition(&object.data, "PolicyBound").cloned();
-            if bound.is_some() {
-                return bound;
-            }
-        }
-        None
+    let watched = Watched {
+        api: objects(client, registry),
+        name: &registry.name,
+        uid: None,
     };
-    let Ok(Some(bound)) = tokio::time::timeout(JUDGED_WITHIN, judged).await else {
+    // The registry was applied a moment ago: its controller has yet to judge it. Without a policy engine it never does.
+    let ends = tokio::time::Instant::now() + JUDGED_WITHIN;
+    let judged = waiting::until(watched, ends, |object| {
+        Ok(object.and_then(|object| applying::condition(&object.data, "PolicyBound").cloned()))
+    });
+    let Ok(bound) = judged.await else {
         return;
     };
     if bound.get("status").and_then(Value::as_str) == Some("False") {

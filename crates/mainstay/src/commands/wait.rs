@@ -1,19 +1,17 @@
 //! `mainstay wait`
 
-use futures::TryStreamExt;
-use kube::{Api, Client, api::DynamicObject, runtime::watcher};
+use kube::{Api, Client, api::DynamicObject};
 use serde_json::Value;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::Instant;
 
 use crate::{
-    applying::cause,
     arguments::WaitArguments,
     cluster,
     kinds::Kinds,
     requests::{self, Form},
     targets::{self, Target},
     terminal::{self, Failure},
-    waiting::Wanted,
+    waiting::{self, Unmet, Wanted, Watched},
 };
 
 /// Waits until every object is in the state, all of them within one deadline.
@@ -75,8 +73,17 @@ async fn one(
     let kind = &target.kind;
     let title = format!("{}/{name}", kind.title());
     let must_exist = !matches!(wanted, Wanted::Created | Wanted::Deleted);
-    if must_exist {
-        requests::get(client, kind, Some(namespace), name, Form::Object).await?;
+    let found = requests::find(client, kind, Some(namespace), name, Form::Object).await?;
+    if found.is_none() && must_exist {
+        return Err(Failure::new(format!("{} \"{name}\" not found", kind.title())));
+    }
+    let uid = found
+        .as_ref()
+        .and_then(|found| found.pointer("/metadata/uid"))
+        .and_then(Value::as_str);
+    if uid.is_none() && *wanted == Wanted::Deleted {
+        terminal::data(format!("{title} deleted"));
+        return Ok(());
     }
     let resource = kind.resource();
     let api: Api<DynamicObject> = if kind.namespaced {
@@ -84,30 +91,20 @@ async fn one(
     } else {
         Api::all_with(client.clone(), &resource)
     };
-    let mut last = None;
-    let met = async {
-        let mut changes = Box::pin(watcher::watch_object(api, name));
-        while let Some(change) = changes
-            .try_next()
-            .await
-            .map_err(|error| Failure::new(format!("{title}: {}", cause(&error))))?
-        {
-            let value = change
-                .map(serde_json::to_value)
-                .transpose()
-                .map_err(|error| Failure::new(format!("{title}: {error}")))?;
-            if wanted.is_met(value.as_ref()).map_err(Failure::new)? {
-                return Ok(());
-            }
-            if value.is_none() && must_exist {
-                return Err(Failure::new(format!("{title} was deleted meanwhile")));
-            }
-            last = value;
+    let watched = Watched { api, name, uid };
+    let met = waiting::until(watched, ends, |object| {
+        let value = object
+            .map(serde_json::to_value)
+            .transpose()
+            .map_err(|error| Failure::new(format!("{title}: {error}")))?;
+        if value.is_none() && must_exist {
+            return Err(Failure::new(format!("{title} was deleted meanwhile")));
         }
-        Err(Failure::new(format!("{title}: the watch ended")))
-    };
-    match timeout_at(ends, met).await {
-        Ok(Ok(())) => {
+        let met = wanted.is_met(value.as_ref()).map_err(Failure::new)?;
+        Ok(met.then_some(()))
+    });
+    match met.await {
+        Ok(()) => {
             terminal::data(match wanted {
                 Wanted::Created => format!("{title} created"),
                 Wanted::Deleted => format!("{title} deleted"),
@@ -115,12 +112,17 @@ async fn one(
             });
             Ok(())
         }
-        Ok(Err(failure)) => Err(failure),
-        Err(_) => {
+        Err(Unmet::Failed(failure)) => Err(failure),
+        Err(Unmet::TimeUp { last, interruption }) => {
             let failure = Failure::new(format!("{title} did not reach {wanted} in time"));
-            Err(match last.as_ref().and_then(super::describe::state) {
-                Some(state) => failure.with_hint(format!("it is {state}")),
-                None => failure.with_hint(format!("`mainstay describe {title}` says more")),
+            let state = last
+                .and_then(|last| serde_json::to_value(last).ok())
+                .as_ref()
+                .and_then(super::describe::state);
+            Err(match (interruption, state) {
+                (Some(why), _) => failure.with_hint(format!("the server could not be asked: {why}")),
+                (None, Some(state)) => failure.with_hint(format!("it is {state}")),
+                (None, None) => failure.with_hint(format!("`mainstay describe {title}` says more")),
             })
         }
     }

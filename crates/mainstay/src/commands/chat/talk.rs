@@ -1,7 +1,11 @@
 //! A conversation: messages of the user, one after the other, each with everything that belongs to its turn: what is shown,
 //! questions about tools that run here, Ctrl-C, and a connection that breaks.
 
-use std::{collections::VecDeque, io::IsTerminal, time::Duration};
+use std::{
+    collections::{BTreeSet, VecDeque},
+    io::IsTerminal,
+    time::Duration,
+};
 
 use futures::{StreamExt, future::BoxFuture, stream::FuturesUnordered};
 use mainstay_agent::event::{ClientToolRequested, Event, Payload, TurnStarted};
@@ -24,6 +28,8 @@ const RECONNECTS_WITHIN: Duration = Duration::from_secs(60);
 /// The pause before the first and between later attempts.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+/// The protocol's code for an answer to a call of a client tool that does not wait for one.
+const LATE_ANSWER: &str = "TOOL_FAILED";
 
 /// A conversation that goes on until its input ends.
 pub(super) struct Talk<'a> {
@@ -55,6 +61,8 @@ struct Turn {
     asked: VecDeque<Question>,
     /// Client tools that run.
     running: FuturesUnordered<BoxFuture<'static, (String, Answer)>>,
+    /// Calls that have a result, whoever gave it: what is found out here later interests nobody.
+    settled: BTreeSet<String>,
 }
 
 /// How a turn ended that did not fail.
@@ -152,6 +160,7 @@ impl<'a> Talk<'a> {
             quiet: false,
             asked: VecDeque::new(),
             running: FuturesUnordered::new(),
+            settled: BTreeSet::new(),
         };
         if let Err(failure) = self.send(&turn).await {
             self.reconnect(&mut turn, &failure).await?;
@@ -172,7 +181,9 @@ impl<'a> Talk<'a> {
                     self.told(&mut turn, line.as_deref()).await?;
                 }
                 Some((call, answer)) = turn.running.next(), if !turn.running.is_empty() => {
-                    self.answer(&call, answer).await?;
+                    if !turn.settled.contains(&call) {
+                        self.answer(&call, answer).await?;
+                    }
                 }
             }
         }
@@ -191,6 +202,12 @@ impl<'a> Talk<'a> {
         frame: Frame,
     ) -> Result<Option<Result<Ended, Failure>>, Failure> {
         let (event, raw) = match frame {
+            // An answer that crossed with the end of its call: it may have been given in the turn before. No turn ends by it.
+            Frame::Error { code, message } if code == LATE_ANSWER => {
+                self.view.break_line();
+                terminal::message(format!("(an answer came too late: {message})"));
+                return Ok(None);
+            }
             Frame::Error { code, message } => {
                 self.view.break_line();
                 return Ok(Some(Err(Failure::new(format!("{message} ({code})")))));
@@ -327,6 +344,7 @@ impl<'a> Talk<'a> {
 
     /// A call that is asked about got a result: its time was up, or another client of the session answered.
     fn finished(&self, turn: &mut Turn, call_id: &str) {
+        turn.settled.insert(call_id.to_owned());
         let asking = turn
             .asked
             .front()
@@ -431,5 +449,124 @@ fn ended(payload: Payload, turn: &Turn) -> Result<Ended, Failure> {
             cancelled.reason
         ))),
         _ => Ok(Ended::Answered),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::path::PathBuf;
+
+    use clap::Parser;
+    use futures::SinkExt;
+    use mainstay_telemetry::task;
+    use serde_json::json;
+    use tokio::net::TcpStream;
+    use tokio_tungstenite::{WebSocketStream, accept_async, tungstenite::Message};
+
+    use super::*;
+    use crate::arguments::{Arguments, Command};
+
+    /// An agent's end of a connection.
+    struct Agent {
+        socket: WebSocketStream<TcpStream>,
+        seq: u64,
+    }
+
+    impl Agent {
+        async fn send(&mut self, frame: Value) {
+            self.socket.send(Message::text(frame.to_string())).await.unwrap();
+        }
+
+        async fn event(&mut self, turn: &str, kind: &str, data: Value) {
+            self.seq += 1;
+            let event = json!({"seq": self.seq, "session": "s", "turn": turn, "time": "2026-01-01T00:00:00Z", "type": kind, "data": data});
+            self.send(json!({"type": "event", "event": event})).await;
+        }
+
+        /// The next frame of this type.
+        async fn receive(&mut self, kind: &str) -> Value {
+            loop {
+                let frame = self.socket.next().await.unwrap().unwrap();
+                let Message::Text(text) = frame else { continue };
+                let frame: Value = serde_json::from_str(&text).unwrap();
+                if frame["type"] == kind {
+                    return frame;
+                }
+            }
+        }
+
+        async fn begin(&mut self, turn: &str) {
+            let message = self.receive("message").await;
+            let pack = json!({"id": "p", "version": "1", "digest": "d"});
+            let data = json!({
+                "pack": pack, "prompt": "default", "provider": "default", "model": "m", "ceiling_ms": 1000,
+                "client_key": message["client_key"],
+            });
+            self.event(turn, "turn.started", data).await;
+        }
+    }
+
+    #[tokio::test]
+    async fn om_434_an_answer_that_comes_too_late_fails_no_turn() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let done =
+            json!({"message_id": "m", "rounds": 1, "tool_calls": 0, "input_tokens": 1, "output_tokens": 1});
+        let script = task::spawn("agent", async move {
+            let (stream, _) = listener.accept().await.unwrap();
+            let mut agent = Agent {
+                socket: accept_async(stream).await.unwrap(),
+                seq: 0,
+            };
+            agent.send(json!({"type": "connected", "session_id": "s"})).await;
+            agent.begin("t1").await;
+            let call = json!({"call_id": "c1", "tool": "locate", "arguments": {}});
+            agent.event("t1", "client_tool.requested", call).await;
+            agent.receive("tool_call_ack").await;
+            // The answer and the end of the call cross.
+            agent.receive("tool_result").await;
+            agent.event("t1", "turn.done", done.clone()).await;
+            agent.begin("t2").await;
+            let error = json!({"code": "TOOL_FAILED", "message": "no tool call `c1` is waiting"});
+            agent.send(json!({"type": "error", "error": error})).await;
+            agent.event("t2", "turn.done", done).await;
+            // A refusal of the message itself is its end.
+            agent.receive("message").await;
+            let error = json!({"code": "RATE_LIMITED", "message": "too many"});
+            agent.send(json!({"type": "error", "error": error})).await;
+        });
+        let words = ["mainstay", "chat", "a", "--yes", "--client-tool", "locate=cat"];
+        let Command::Chat(arguments) = Arguments::try_parse_from(words).unwrap().command else {
+            panic!("not `chat`");
+        };
+        let endpoints = Endpoints {
+            http: format!("http://{address}"),
+            kubernetes: String::new(),
+            kubeconfig: PathBuf::new(),
+            token: "t".to_owned(),
+            pid: 1,
+            version: String::new(),
+        };
+        let place = Place {
+            endpoints: &endpoints,
+            namespace: "default",
+            name: "a",
+        };
+        let connection = Connection::open(&place, None, None).await.unwrap();
+        let tools = ClientTools::read(&arguments.client_tools, arguments.yes).unwrap();
+        let mut talk = Talk::new(&arguments, connection, Map::new(), tools).unwrap();
+        for message in ["where am I?", "hello"] {
+            let ended = talk.turn(message).await;
+            assert!(
+                matches!(ended, Ok(Ended::Answered)),
+                "{message}: {:?}",
+                ended.err()
+            );
+        }
+        let refused = talk.turn("again").await;
+        assert_eq!(refused.err().unwrap().text, "too many (RATE_LIMITED)");
+        script.await.unwrap();
     }
 }
