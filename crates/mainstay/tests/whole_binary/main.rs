@@ -19,8 +19,6 @@ mod failing_parts;
 mod families;
 mod kills;
 mod parked;
-#[cfg(target_os = "linux")]
-mod power_cuts;
 mod sessions;
 mod support;
 mod tools_by_hand;
