@@ -33,8 +33,9 @@ test: prepare ## Rungs 1 to 3: unit, in process, whole binary
 	@$(CARGO) test --locked --workspace
 
 .PHONY: test-nightly
-test-nightly: prepare ## What `make test` does in small: kill -9 at two thousand points
-	@MAINSTAY_KILL_POINTS=2000 $(CARGO) test --locked -p mainstay --test whole_binary -- kills
+test-nightly: prepare ## What `make test` does in small: kill -9 and power cuts at two thousand points
+	@MAINSTAY_KILL_POINTS=2000 $(CARGO) test --locked -p mainstay-store --test crash
+	@MAINSTAY_KILL_POINTS=2000 $(CARGO) test --locked -p mainstay --test whole_binary -- kills power_cuts
 
 .PHONY: test-peers
 test-peers: build ## Rung 4: programs by other people against ours

@@ -22,14 +22,14 @@ use crate::support::{
 /// Points at which a conversation is interrupted.
 const POINTS: usize = 100;
 /// Conversations that one kill interrupts.
-const TOGETHER: usize = 10;
+pub(crate) const TOGETHER: usize = 10;
 /// Steps of a conversation: each is a call that must not be repeated.
-const STEPS: usize = 10;
+pub(crate) const STEPS: usize = 10;
 /// Where the points come from.
 const SEED: u64 = 0x6b69_6c6c;
 
 /// A model that ships ten orders, one after the other.
-fn scenario() -> String {
+pub(crate) fn scenario() -> String {
     let captures: Vec<String> = (0..STEPS).map(|step| format!(r"(?P<o{step}>\d+)")).collect();
     let steps: String = (0..STEPS)
         .map(|step| {
@@ -51,7 +51,7 @@ fn order(conversation: usize, step: usize) -> usize {
 
 /// How calls ended.
 #[derive(Debug, Default, Clone, Copy)]
-struct Tally {
+pub(crate) struct Tally {
     once: usize,
     unknown_and_sent: usize,
     unknown_and_never_sent: usize,
@@ -59,7 +59,7 @@ struct Tally {
 
 impl Tally {
     /// Judges the ten calls of a conversation by its events and by what the service has counted.
-    fn add(&mut self, conversation: usize, stored: &[&Value], backend: &Backend) {
+    pub(crate) fn add(&mut self, conversation: usize, stored: &[&Value], backend: &Backend) {
         let mut outcomes: BTreeMap<u64, Vec<&str>> = BTreeMap::new();
         let mut orders: BTreeMap<&str, u64> = BTreeMap::new();
         for event in stored {
@@ -91,6 +91,14 @@ impl Tally {
     }
 }
 
+/// What to say so that all orders of a conversation are shipped.
+pub(crate) fn message(conversation: usize) -> String {
+    let orders: Vec<String> = (0..STEPS)
+        .map(|step| order(conversation, step).to_string())
+        .collect();
+    format!("ship all {}", orders.join(" "))
+}
+
 /// Begins a round of conversations and gives their sessions once `frames` frames of them have arrived, or all have ended.
 async fn begun(server: &Server, first: usize, frames: usize) -> Vec<String> {
     let (sender, mut seen) = mpsc::channel(256);
@@ -99,11 +107,8 @@ async fn begun(server: &Server, first: usize, frames: usize) -> Vec<String> {
     for conversation in first..first + TOGETHER {
         let mut open = Conversation::open(server, "desk").await;
         sessions.push(open.session.clone());
-        let orders: Vec<String> = (0..STEPS)
-            .map(|step| order(conversation, step).to_string())
-            .collect();
         // Its message is stored: from here on the turn has to be brought to its end.
-        open.say(&format!("ship all {}", orders.join(" "))).await;
+        open.say(&message(conversation)).await;
         open.frame().await;
         let sender = sender.clone();
         readers.spawn(async move {
@@ -138,8 +143,7 @@ async fn contract_7_a_hundred_kills_in_conversations_of_ten_steps_repeat_no_call
 
     // How many frames a round has without a fault.
     let mut whole = Conversation::open(&server, "desk").await;
-    let orders: Vec<String> = (0..STEPS).map(|step| order(0, step).to_string()).collect();
-    let frames = whole.turn(&format!("ship all {}", orders.join(" "))).await.len();
+    let frames = whole.turn(&message(0)).await.len();
     let random = SeededRandom::new(SEED);
     let mut tally = Tally::default();
     let mut interrupted = 0;

@@ -19,6 +19,8 @@ mod failing_parts;
 mod families;
 mod kills;
 mod parked;
+#[cfg(target_os = "linux")]
+mod power_cuts;
 mod sessions;
 mod support;
 mod tools_by_hand;
