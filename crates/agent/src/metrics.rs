@@ -11,6 +11,7 @@ type ByOutcome = Family<Vec<(&'static str, &'static str)>, Counter>;
 pub struct EngineMetrics {
     turns: ByOutcome,
     tool_calls: ByOutcome,
+    model_calls: ByOutcome,
 }
 
 impl EngineMetrics {
@@ -23,7 +24,18 @@ impl EngineMetrics {
             "Tool calls that ended, by how",
             &counters.tool_calls,
         );
+        metrics.register(
+            "model_calls",
+            "Model calls that ended, retries not counted, by whose service it is and how",
+            &counters.model_calls,
+        );
         counters
+    }
+
+    /// `service` is the model's own word for itself ([`mainstay_llm::Model::service`]).
+    pub(crate) fn model_call_ended(&self, service: &'static str, outcome: &'static str) {
+        let labels = vec![("service", service), ("outcome", outcome)];
+        self.model_calls.get_or_create(&labels).inc();
     }
 
     /// `kind` is the type of the event that ended the turn.
@@ -54,6 +66,7 @@ mod tests {
         let counters = EngineMetrics::register(&metrics);
         counters.turn_ended("turn.done");
         counters.call_ended(CallOutcome::Denied);
+        counters.model_call_ended("azure.ai.openai", "completed");
         let text = metrics.encode();
         assert!(
             text.contains("mainstay_turns_total{outcome=\"done\"} 1"),
@@ -61,6 +74,11 @@ mod tests {
         );
         assert!(
             text.contains("mainstay_tool_calls_total{outcome=\"denied\"} 1"),
+            "{text}"
+        );
+        // OR-244: telemetry tells Azure's service from OpenAI's own.
+        assert!(
+            text.contains("mainstay_model_calls_total{service=\"azure.ai.openai\",outcome=\"completed\"} 1"),
             "{text}"
         );
     }

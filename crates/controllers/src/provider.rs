@@ -11,10 +11,13 @@ use k8s_openapi::api::{
 };
 use kube::{Api, Client, Resource, ResourceExt};
 use mainstay_agent::budget::BudgetLimits;
-use mainstay_llm::config::CostControls;
+use mainstay_llm::config::{AzureConfig, CostControls, RateLimits};
 use mainstay_resources::{
     names,
-    omnia::{Provider, provider::Phase},
+    omnia::{
+        Provider,
+        provider::{Phase, ProviderSpec, ProviderType},
+    },
     validation::provider as validation,
 };
 use tokio_util::sync::CancellationToken;
@@ -73,6 +76,48 @@ pub(crate) fn cost_controls(provider: &Provider) -> Result<Option<CostControls>,
         ));
     }
     Ok(Some(controls))
+}
+
+/// How much may be asked of a provider in a minute (OR-229).
+///
+/// # Errors
+///
+/// What is wrong with the annotation. A limit that cannot be kept is refused, not left out.
+pub(crate) fn rate_limit(provider: &Provider) -> Result<Option<RateLimits>, String> {
+    const NAME: &str = names::RATE_LIMIT_ANNOTATION;
+    let Some(text) = provider.annotations().get(NAME) else {
+        return Ok(None);
+    };
+    let limits: RateLimits =
+        serde_json::from_str(text).map_err(|error| format!("annotation {NAME}: {error}"))?;
+    limits
+        .check()
+        .map_err(|error| format!("annotation {NAME}: {error}"))?;
+    if provider.spec.kind == ProviderType::Mock {
+        return Err(format!(
+            "annotation {NAME}: a provider of type mock is played and not asked, so nothing of it is limited"
+        ));
+    }
+    Ok(Some(limits))
+}
+
+/// How Azure is spoken to, where a provider of type openai is a resource of Azure: by its host, or by the path of a
+/// deployment, which no other server has (OR-244).
+pub(crate) fn azure(spec: &ProviderSpec) -> Option<AzureConfig> {
+    const HOSTS: &[&str] = &[
+        ".openai.azure.com",
+        ".openai.azure.us",
+        ".openai.azure.cn",
+        ".cognitiveservices.azure.com",
+        ".services.ai.azure.com",
+    ];
+    if spec.kind != ProviderType::OpenAi {
+        return None;
+    }
+    let url = url::Url::parse(spec.base_url.as_deref()?.trim()).ok()?;
+    let host = url.host_str()?.trim_end_matches('.');
+    let is_azure = HOSTS.iter().any(|end| host.ends_with(end)) || url.path().contains("/openai/deployments/");
+    is_azure.then(AzureConfig::default)
 }
 
 struct Controller {

@@ -1,6 +1,6 @@
 //! From configuration to a model.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use mainstay_telemetry::{clock::SharedClock, random::SharedRandom};
@@ -8,7 +8,7 @@ use mainstay_workload::{Connector, FileRoot};
 
 use crate::{
     anthropic::{self, Anthropic},
-    config::{OpenAiApi, ProviderConfig},
+    config::{AzureConfig, OpenAiApi, ProviderConfig},
     cooldown::{Cooldowns, ProviderKey},
     credential::Credential,
     error::ModelError,
@@ -19,7 +19,8 @@ use crate::{
     mock::{MockModel, ScenarioError},
     model::Model,
     openai::{self, OpenAi, OpenAiOptions, selection::ApiMode},
-    request::{Parameters, Request},
+    rate_limit::RateLimit,
+    request::{Parameters, Request, ResponseFormat},
     retry::RetryPolicy,
     transport::{self, KeyHeader, Transport},
 };
@@ -162,6 +163,7 @@ pub fn build_chain(
             Ok(Candidate {
                 model: single(config, context)?,
                 health: cooldowns.health(&ProviderKey::of(config)),
+                limit: rate_limit(config, cooldowns)?,
                 model_name: (index > 0).then(String::new),
             })
         })
@@ -173,6 +175,26 @@ pub fn build_chain(
         RetryPolicy::default(),
         random,
     )))
+}
+
+/// The limits of a provider, shared with its other users.
+fn rate_limit(config: &ProviderConfig, cooldowns: &Cooldowns) -> Result<Option<RateLimit>, BuildError> {
+    let Some(limits) = &config.rate_limit else {
+        return Ok(None);
+    };
+    limits
+        .check()
+        .map_err(|problem| invalid(config, "rateLimit", problem))?;
+    Ok(Some(RateLimit {
+        limiter: cooldowns.limiter(&ProviderKey::of(config), limits),
+        longest_wait: request_timeout(config),
+    }))
+}
+
+/// The longest time of one call.
+fn request_timeout(config: &ProviderConfig) -> Duration {
+    let configured = config.defaults.request_timeout;
+    configured.unwrap_or(transport::DEFAULT_REQUEST_TIMEOUT)
 }
 
 /// The model of one provider, without retries.
@@ -216,16 +238,16 @@ fn transport(
         let problem = "it is not a header name, or its value cannot be sent".to_owned();
         invalid(config, format!("spec.headers[{name}]"), problem)
     })?;
-    let defaults = &config.defaults;
     Ok(Transport {
         name: config.name.clone(),
         headers,
         credential: Credential::of(config, &context.files, &context.environment),
         key_header,
-        request_timeout: defaults
-            .request_timeout
-            .unwrap_or(transport::DEFAULT_REQUEST_TIMEOUT),
-        idle_timeout: defaults.stream_idle_timeout.unwrap_or(idle::DEFAULT_IDLE_TIMEOUT),
+        request_timeout: request_timeout(config),
+        idle_timeout: config
+            .defaults
+            .stream_idle_timeout
+            .unwrap_or(idle::DEFAULT_IDLE_TIMEOUT),
         connector: context.connector.clone(),
         clock: Arc::clone(&context.clock),
         random: Arc::clone(&context.random),
@@ -269,6 +291,9 @@ fn openai_options(config: &ProviderConfig, context: &BuildContext) -> Result<Ope
     const PUBLIC: &str = "https://api.openai.com/v1";
     let configured = config.base_url.as_deref().filter(|url| !url.is_empty());
     let own = "spec.baseURL";
+    if let Some(azure) = &config.azure {
+        return azure_options(config, context, azure);
+    }
     let (base, field, default_path) = match (config.kind.as_str(), configured) {
         ("openai", _) => {
             let (base, field) = base_of(config, context, "OPENAI_BASE_URL", PUBLIC);
@@ -305,13 +330,56 @@ fn openai_options(config: &ProviderConfig, context: &BuildContext) -> Result<Ope
     })
 }
 
+/// A model that Azure serves. Its address is the resource's, which nobody can guess.
+fn azure_options(
+    config: &ProviderConfig,
+    context: &BuildContext,
+    azure: &AzureConfig,
+) -> Result<OpenAiOptions, BuildError> {
+    let field = "spec.baseURL";
+    let base = config.base_url.as_deref().filter(|url| !url.is_empty());
+    let base = base.ok_or_else(|| BuildError::FieldMissing {
+        provider: config.name.clone(),
+        kind: config.kind.clone(),
+        field,
+    })?;
+    let deployment = azure.deployment.as_deref().unwrap_or(&config.model);
+    let found = openai::azure::endpoints(base, deployment, azure.api_version.as_deref())
+        .map_err(|problem| invalid(config, field, problem))?;
+    Ok(OpenAiOptions {
+        transport: transport(config, context, KeyHeader::AzureKey)?,
+        endpoints: found.endpoints,
+        mode: match config.api {
+            OpenAiApi::Auto => ApiMode::Unknown,
+            OpenAiApi::Chat => ApiMode::Chat,
+        },
+        newer_limit_name: found.newer_limit_name,
+    })
+}
+
 /// Fills a request with what its provider is configured with.
 #[derive(Debug)]
 struct Configured<M> {
     inner: M,
     model: String,
+    service: &'static str,
     parameters: Parameters,
     offers_tools: bool,
+    offers_json: bool,
+}
+
+/// A model of OpenAI's is one wherever it is served; records of calls tell the services apart (OR-244).
+fn service(config: &ProviderConfig) -> &'static str {
+    match config.kind.as_str() {
+        "openai" if config.azure.is_some() => "azure.ai.openai",
+        "openai" => "openai",
+        "claude" => "anthropic",
+        "gemini" => "gcp.gemini",
+        "ollama" => "ollama",
+        "vllm" => "vllm",
+        "mock" => "mock",
+        _ => "unknown",
+    }
 }
 
 impl<M> Configured<M> {
@@ -319,8 +387,10 @@ impl<M> Configured<M> {
         Self {
             inner,
             model: config.model.clone(),
+            service: service(config),
             parameters: config.defaults.parameters(),
             offers_tools: config.offers_tools(),
+            offers_json: config.offers_json(),
         }
     }
 }
@@ -331,6 +401,10 @@ impl<M: Model> Model for Configured<M> {
         self.inner.name()
     }
 
+    fn service(&self) -> &'static str {
+        self.service
+    }
+
     async fn stream(&self, mut request: Request) -> Result<ModelStream, ModelError> {
         if request.model.is_empty() {
             request.model.clone_from(&self.model);
@@ -338,6 +412,9 @@ impl<M: Model> Model for Configured<M> {
         request.parameters = request.parameters.or(&self.parameters);
         if !self.offers_tools {
             request.tools = Arc::default();
+        }
+        if !self.offers_json {
+            request.response_format = ResponseFormat::Text;
         }
         if let Some(messages) = own_marks(&request.messages, self.name()) {
             request.messages = messages;

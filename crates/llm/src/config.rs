@@ -79,6 +79,9 @@ pub struct ProviderConfig {
     /// Which of OpenAI's formats is spoken, for type `openai` (OR-235).
     #[serde(default, skip_serializing_if = "OpenAiApi::is_chat")]
     pub api: OpenAiApi,
+    /// Set where Azure serves the model, for type `openai` (OR-244).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub azure: Option<AzureConfig>,
     /// Further headers of every request (OM-177).
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub headers: BTreeMap<String, String>,
@@ -100,9 +103,51 @@ pub struct ProviderConfig {
     /// What may be spent (OM-204).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost_controls: Option<CostControls>,
+    /// How much may be asked for in a minute (OR-229).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rate_limit: Option<RateLimits>,
     /// What the model can do; empty means not stated (OM-182).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub capabilities: Vec<String>,
+}
+
+/// A model that Azure serves (OR-244). The provider's base URL is the resource's address.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+pub struct AzureConfig {
+    /// Name of the deployment; unset means the model's name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub deployment: Option<String>,
+    /// Version of the API; unset means `2024-02-15-preview` (OR-033), and none for an address that ends with `/openai/v1`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub api_version: Option<String>,
+}
+
+/// What may be asked of a provider in a minute, by all of its users together (OR-229).
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+pub struct RateLimits {
+    /// Requests, each attempt of a call counted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub requests_per_minute: Option<u32>,
+    /// Tokens of prompts and answers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tokens_per_minute: Option<u64>,
+}
+
+impl RateLimits {
+    /// What keeps these from being limits.
+    ///
+    /// # Errors
+    /// The field and what is wrong with it.
+    pub fn check(&self) -> Result<(), String> {
+        match (self.requests_per_minute, self.tokens_per_minute) {
+            (None, None) => Err("it names neither requestsPerMinute nor tokensPerMinute".to_owned()),
+            (Some(0), _) => Err("requestsPerMinute must be at least 1".to_owned()),
+            (_, Some(0)) => Err("tokensPerMinute must be at least 1".to_owned()),
+            _ => Ok(()),
+        }
+    }
 }
 
 /// Which of OpenAI's formats a provider is spoken to in.
@@ -131,6 +176,14 @@ impl ProviderConfig {
     /// (OM-495).
     pub fn offers_tools(&self) -> bool {
         self.capabilities.is_empty() || self.capabilities.iter().any(|name| name == "tools")
+    }
+}
+
+impl ProviderConfig {
+    /// Whether the model may be asked for an answer in JSON. Unlike tools this has to be stated: a server that does not
+    /// know the field refuses the whole call.
+    pub fn offers_json(&self) -> bool {
+        self.capabilities.iter().any(|name| name == "json")
     }
 }
 

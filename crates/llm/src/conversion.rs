@@ -6,6 +6,7 @@ pub(crate) mod openai_responses;
 pub(crate) mod parameters;
 mod provider_error;
 mod reader;
+mod response_format;
 mod tool_calls;
 
 pub(crate) use provider_error::rejects_stream_options;

@@ -29,7 +29,11 @@ use jiff::Timestamp;
 use mainstay_telemetry::clock::SharedClock;
 use serde::{Deserialize, Serialize};
 
-use crate::{config::ProviderConfig, error::ModelError};
+use crate::{
+    config::{ProviderConfig, RateLimits},
+    error::ModelError,
+    rate_limit::Limiter,
+};
 
 pub use health::ProviderHealth;
 pub(crate) use health::{Next, Ticket};
@@ -140,6 +144,8 @@ struct Shared {
     store: Option<Arc<dyn CooldownStore>>,
     // A std mutex: held to find or insert an entry, never across an await.
     providers: Mutex<HashMap<ProviderKey, Arc<ProviderHealth>>>,
+    // As the other one.
+    limiters: Mutex<HashMap<ProviderKey, Arc<Limiter>>>,
 }
 
 impl Cooldowns {
@@ -159,8 +165,25 @@ impl Cooldowns {
                 clock,
                 store,
                 providers: Mutex::default(),
+                limiters: Mutex::default(),
             }),
         }
+    }
+
+    /// The rate limits of `provider`, with `limits` from now on; the same for every caller (OR-229).
+    pub fn limiter(&self, provider: &ProviderKey, limits: &RateLimits) -> Arc<Limiter> {
+        let mut limiters = self
+            .shared
+            .limiters
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if let Some(limiter) = limiters.get(provider) {
+            limiter.adjust(limits);
+            return Arc::clone(limiter);
+        }
+        let limiter = Arc::new(Limiter::new(limits));
+        limiters.insert(provider.clone(), Arc::clone(&limiter));
+        limiter
     }
 
     /// What is known of `provider`; the same for every caller.

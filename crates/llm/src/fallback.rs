@@ -12,6 +12,7 @@ use crate::{
     event::ModelStream,
     model::Model,
     observer::{CallEvent, CallObserver, Unobserved},
+    rate_limit::{Permit, RateLimit},
     request::Request,
     retry::{RetryPolicy, call},
 };
@@ -23,6 +24,8 @@ pub struct Candidate {
     pub model: Arc<dyn Model>,
     /// What is known of its failures.
     pub health: Arc<ProviderHealth>,
+    /// How much may be asked of it in a minute (OR-229).
+    pub limit: Option<RateLimit>,
     /// The model to ask it for: `None` leaves the request's, empty means the provider's own
     /// configured one (OR-221).
     pub model_name: Option<String>,
@@ -70,6 +73,7 @@ impl Chain {
         &self,
         candidate: &Candidate,
         mut ticket: Ticket,
+        mut permit: Option<Permit>,
         request: &Request,
         observer: &dyn CallObserver,
     ) -> Result<ModelStream, Miss> {
@@ -79,6 +83,10 @@ impl Chain {
         loop {
             let mut error = match call(&*candidate.model, request.clone()).await {
                 Ok(stream) => {
+                    let stream = match permit.take() {
+                        Some(permit) => permit.settling(stream),
+                        None => stream,
+                    };
                     ticket.succeeded();
                     observer.observe(CallEvent::Answering {
                         provider: provider.to_owned(),
@@ -89,6 +97,9 @@ impl Chain {
                 }
                 Err(error) => error,
             };
+            if let Some(permit) = permit.take() {
+                permit.failed(&error);
+            }
             error.attempts = retry + 1;
             // A probe is one attempt (OR-227).
             let may_retry = error.is_retryable() && retry < self.policy.retries && !ticket.is_probe();
@@ -104,6 +115,7 @@ impl Chain {
             };
             tracing::warn!(
                 provider,
+                service = candidate.model.service(),
                 status = error.status,
                 reason = error.reason(),
                 attempt = error.attempts,
@@ -132,6 +144,12 @@ impl Chain {
                     }
                 }
             };
+            // Each attempt is a request. One that would come too late is not made, and what the provider said before is
+            // what the call ends with.
+            permit = match candidate.admit(request, observer).await {
+                Ok(permit) => permit,
+                Err(_) => return Err(Miss::Failed(error)),
+            };
             retry += 1;
         }
     }
@@ -143,10 +161,16 @@ impl Chain {
         observer: &dyn CallObserver,
     ) -> Result<ModelStream, Miss> {
         let provider = candidate.model.name();
+        // Before the ticket: whoever has one and waits would keep the others waiting for what it finds out. A provider that
+        // cools down is not waited for at all.
+        let permit = match candidate.health.remaining().await {
+            Some(_) => None,
+            None => candidate.admit(request, observer).await.map_err(Miss::Failed)?,
+        };
         let deadline = Instant::now() + LONGEST_WAIT;
         let waiting = |reason| waiting(provider, reason, observer);
         match candidate.health.ticket(deadline, waiting).await {
-            Ok(ticket) => self.attempt(candidate, ticket, request, observer).await,
+            Ok(ticket) => self.attempt(candidate, ticket, permit, request, observer).await,
             Err(denied) => Err(Miss::Denied(candidate.health.denial(provider, &denied))),
         }
     }
@@ -175,7 +199,8 @@ impl Chain {
             Err(denied) => return Err(candidate.health.denial(provider, &denied)),
         };
         let request = candidate.request(request);
-        match self.attempt(candidate, ticket, &request, observer).await {
+        let permit = candidate.admit(&request, observer).await?;
+        match self.attempt(candidate, ticket, permit, &request, observer).await {
             Ok(stream) => Ok(stream),
             Err(Miss::Failed(error) | Miss::Denied(error)) => Err(error),
         }
@@ -197,6 +222,20 @@ impl Chain {
 }
 
 impl Candidate {
+    /// Waits until the provider's rate limit leaves room for a request (OR-229).
+    async fn admit(
+        &self,
+        request: &Request,
+        observer: &dyn CallObserver,
+    ) -> Result<Option<Permit>, ModelError> {
+        let Some(limit) = &self.limit else {
+            return Ok(None);
+        };
+        let provider = self.model.name();
+        let told = |reason| waiting(provider, reason, observer);
+        limit.admit(provider, request, told).await.map(Some)
+    }
+
     fn request(&self, request: &Request) -> Request {
         let mut request = request.clone();
         if let Some(model) = &self.model_name {
@@ -233,6 +272,12 @@ fn cooled(provider: &str, cooldown: Cooldown, observer: &dyn CallObserver) {
 impl Model for Chain {
     fn name(&self) -> &str {
         &self.name
+    }
+
+    fn service(&self) -> &'static str {
+        self.candidates
+            .first()
+            .map_or("unknown", |candidate| candidate.model.service())
     }
 
     async fn stream(&self, request: Request) -> Result<ModelStream, ModelError> {

@@ -15,4 +15,4 @@ mod template;
 pub use model::MockModel;
 pub use scenario::{Call, Chunks, Failure, Scenario, ScenarioError, Step, Turn};
 pub use server::router;
-pub use template::{Template, TemplateError};
+pub use template::{Scene, Template, TemplateError};

@@ -19,6 +19,12 @@ pub trait Model: Debug + Send + Sync {
     /// The name of the provider entry, for errors, logs and records.
     fn name(&self) -> &str;
 
+    /// Whose service it is in logs and metrics, in OpenTelemetry's words for `gen_ai.provider.name` where it has one
+    /// (OR-244).
+    fn service(&self) -> &'static str {
+        "unknown"
+    }
+
     /// Starts one call. Dropping the future or the stream ends the request promptly.
     ///
     /// # Errors

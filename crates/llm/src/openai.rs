@@ -1,6 +1,7 @@
 //! OpenAI's formats over HTTP, and the many servers that speak one of them: Chat Completions, and
 //! Responses where the configuration asks for it.
 
+pub(crate) mod azure;
 pub(crate) mod selection;
 #[cfg(test)]
 mod tests;

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::message::{Message, ToolDescriptor};
 
@@ -19,6 +20,8 @@ pub struct Request {
     pub tools: Arc<[ToolDescriptor]>,
     /// Whether tools may or must be called.
     pub tool_choice: ToolChoice,
+    /// What the answer is to look like.
+    pub response_format: ResponseFormat,
     /// Sampling parameters; unset ones take the provider's configured defaults (OM-496).
     pub parameters: Parameters,
 }
@@ -34,6 +37,26 @@ pub enum ToolChoice {
     Required,
     /// No call.
     None,
+}
+
+/// What an answer is to look like (OR-201, OM-533).
+///
+/// Sent only to a provider that is known to take it ([`crate::config::ProviderConfig::offers_json`]). It is a wish: which
+/// part of a schema a provider holds itself to differs, so the answer is checked by whoever needs it.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub enum ResponseFormat {
+    /// Text.
+    #[default]
+    Text,
+    /// One JSON value.
+    Json,
+    /// One JSON value that conforms to a schema.
+    Schema {
+        /// A name for it, which some providers ask for.
+        name: String,
+        /// The JSON Schema.
+        schema: Arc<Value>,
+    },
 }
 
 /// Sampling parameters. Unset ones are not sent.

@@ -155,6 +155,7 @@ mod tests {
         let candidate = Candidate {
             model: Arc::new(model.clone()),
             health: Cooldowns::in_memory(clock::system()).health(&key),
+            limit: None,
             model_name: None,
         };
         let random = SeededRandom::new(3);

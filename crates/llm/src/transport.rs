@@ -40,6 +40,8 @@ pub(crate) enum KeyHeader {
     Bearer,
     /// `x-api-key: KEY`.
     ApiKey,
+    /// `api-key: KEY`, as Azure wants it (OR-244).
+    AzureKey,
 }
 
 /// How a provider is reached.
@@ -95,6 +97,7 @@ impl Transport {
                     HeaderName::from_static("x-api-key"),
                     key.expose_secret().to_owned(),
                 ),
+                KeyHeader::AzureKey => (HeaderName::from_static("api-key"), key.expose_secret().to_owned()),
             };
             let mut value = HeaderValue::from_str(&value).map_err(|_| {
                 self.error(

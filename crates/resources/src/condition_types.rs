@@ -35,6 +35,10 @@ pub const AGENTS_NOTIFIED: &str = "AgentsNotified";
 pub const SUPERSEDED: &str = "Superseded";
 /// PromptPack: the skills are found (OM-315).
 pub const SKILLS_RESOLVED: &str = "SkillsResolved";
+/// PromptPack: no two skills have one name (OM-316). Absent without skills.
+pub const SKILLS_VALID: &str = "SkillsValid";
+/// PromptPack: the tools that skills name are tools of the prompt (OM-317). Absent without skills.
+pub const SKILL_TOOLS_RESOLVED: &str = "SkillToolsResolved";
 
 /// ToolRegistry: some tools cannot be reached (OM-336).
 pub const DEGRADED: &str = "Degraded";

@@ -8,6 +8,8 @@ pub const MANAGED_LABEL: &str = "mainstay.dev/managed";
 pub const SCENARIO_ANNOTATION: &str = "mainstay.dev/scenario";
 /// Annotation of a Provider that limits what is spent on it: JSON of the form of OM-204.
 pub const COST_CONTROLS_ANNOTATION: &str = "mainstay.dev/cost-controls";
+/// Annotation of a Provider that limits how much is asked of it in a minute: JSON of the form of OR-229.
+pub const RATE_LIMIT_ANNOTATION: &str = "mainstay.dev/rate-limit";
 /// Label of a PromptPack with its `packName` (OM-173).
 pub const PROMPT_PACK_LABEL: &str = "omnia.altairalabs.ai/promptpack";
 /// Annotation of an agent's pods that changes when they have to be replaced (OM-269).

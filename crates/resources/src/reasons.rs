@@ -107,6 +107,14 @@ reasons! {
     IS_CHANNEL_MAX = "IsChannelMax";
     /// The pack has no skills.
     NO_SKILLS = "NoSkills";
+    /// Every skill stands in the pack.
+    ALL_SKILLS_RESOLVED = "AllSkillsResolved";
+    /// Each skill has a name of its own.
+    NO_COLLISIONS = "NoCollisions";
+    /// Several skills have one name.
+    NAME_COLLISION = "NameCollision";
+    /// No skill names a tool that the prompt does not.
+    ALL_TOOLS_RESOLVED = "AllToolsResolved";
     /// Skills are named, and SkillSources are not served by this version.
     SKILL_SOURCES_NOT_SERVED = "SkillSourcesNotServed";
     /// New content was found valid.
@@ -193,6 +201,8 @@ reasons! {
     MODEL_MISSING = "ModelMissing";
     /// The annotation with the provider's budget cannot be used.
     COST_CONTROLS_INVALID = "CostControlsInvalid";
+    /// The annotation with the provider's rate limit cannot be used.
+    RATE_LIMIT_INVALID = "RateLimitInvalid";
     /// The scenario of a mock is missing or wrong.
     SCENARIO_INVALID = "ScenarioInvalid";
     /// The provider is hosted by a cloud platform, which is not served by this version.

@@ -5,6 +5,9 @@
 
 mod rule;
 
+use std::sync::Arc;
+
+use mainstay_llm::ResponseFormat;
 use serde_json::Value;
 
 use super::Validator;
@@ -148,6 +151,17 @@ impl Guardrails {
     /// is checked only when this is true.
     pub fn covers(&self, direction: Direction) -> bool {
         self.entries.iter().any(|entry| entry.applies(direction))
+    }
+
+    /// What the model is asked for: the schema that its answer is checked against afterwards, the first one where there
+    /// are several. A provider that binds its answers to it spares the reader an answer that is withheld.
+    pub fn answer_format(&self) -> ResponseFormat {
+        let schemas = self.entries.iter().filter(|entry| entry.output);
+        let author = schemas.filter_map(|entry| entry.rule.schema()).next();
+        author.map_or(ResponseFormat::Text, |schema| ResponseFormat::Schema {
+            name: "answer".to_owned(),
+            schema: Arc::clone(schema),
+        })
     }
 
     /// Checks a text against every rule of the direction, in the order of the pack. Each rule sees what the

@@ -33,6 +33,7 @@ fn chain(models: &[&Arc<ScriptedModel>], cooldowns: &Cooldowns) -> Arc<dyn Model
     let candidates = models.iter().enumerate().map(|(index, model)| Candidate {
         model: Arc::<ScriptedModel>::clone(model),
         health: cooldowns.health(&provider(model.name())),
+        limit: None,
         model_name: (index > 0).then(String::new),
     });
     Arc::new(Chain::new(

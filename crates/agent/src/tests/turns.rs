@@ -2,7 +2,9 @@
 
 use std::sync::{Arc, Mutex};
 
-use mainstay_llm::{FinishReason, ModelError, ModelErrorKind, Role, SignedThought, ToolChoice};
+use mainstay_llm::{
+    FinishReason, ModelError, ModelErrorKind, ResponseFormat, Role, SignedThought, ToolChoice,
+};
 use serde_json::{Value, json};
 
 use super::support::*;
@@ -183,6 +185,32 @@ async fn om_565_text_that_a_guardrail_withholds_is_never_shown_or_stored() {
         find(&seen, "model.done")["guardrails"][0]["validator"],
         "banned_words"
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn om_533_the_schema_that_an_answer_is_checked_against_is_what_the_model_is_asked_for() {
+    let schema = json!({"type": "object", "required": ["id"]});
+    let validator = |direction: &str, enabled: bool| {
+        json!({"validators": [
+            {"type": "max_length", "enabled": true, "params": {"max_characters": 100}},
+            {"type": "json_schema", "enabled": enabled, "params": {"schema": schema, "direction": direction}},
+        ]})
+    };
+    for (prompt, asked) in [
+        (validator("output", true), true),
+        (validator("both", true), true),
+        (validator("input", true), false),
+        (validator("output", false), false),
+    ] {
+        let world = World::new(vec![vec![Say::Text("{\"id\": 1}")]], vec![], prompt);
+        let seen = run(&world, "{\"id\": 1}").await;
+        assert_eq!(text_of(&seen), "{\"id\": 1}");
+        let wanted = match &world.model.request(0).response_format {
+            ResponseFormat::Schema { schema, .. } => Some((**schema).clone()),
+            _ => None,
+        };
+        assert_eq!(wanted, asked.then(|| schema.clone()));
+    }
 }
 
 #[tokio::test(start_paused = true)]

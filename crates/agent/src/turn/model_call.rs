@@ -97,6 +97,13 @@ impl Driver {
         };
         let usage = said.usage;
         let answered = said.answered;
+        let ended = match &outcome {
+            Outcome::Complete => "completed",
+            Outcome::Failed(_) => "failed",
+            Outcome::Interrupted(_) => "interrupted",
+        };
+        let metrics = &self.shared.options.metrics;
+        metrics.model_call_ended(entry.model.service(), ended);
         let input = match outcome {
             Outcome::Complete => self.complete(attempt, round, withhold, said, &answering),
             Outcome::Failed(error) => {
@@ -173,6 +180,7 @@ impl Driver {
             messages: self.conversation(remedy == Some(Remedy::Halve), fixed).into(),
             tools: self.surface.descriptors(),
             tool_choice,
+            response_format: self.pack.guardrails.answer_format(),
             parameters: Parameters {
                 temperature: wanted.temperature,
                 top_p: wanted.top_p,

@@ -15,7 +15,7 @@ use mainstay_resources::{
 };
 
 use super::decision::UsableProvider;
-use crate::provider::cost_controls;
+use crate::provider::{azure, cost_controls, rate_limit};
 
 /// A key of a Secret or ConfigMap that an entry needs as a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -68,6 +68,8 @@ impl Models {
         let mut config = ProviderConfig {
             kind: ProviderType::Mock.to_string(),
             base_url: None,
+            azure: None,
+            rate_limit: None,
             headers: Default::default(),
             ..describe(&usable.entry.name, &usable.provider)
         };
@@ -145,6 +147,7 @@ fn describe(entry: &str, provider: &Provider) -> ProviderConfig {
         role: spec.role.to_string(),
         model: spec.model.clone().unwrap_or_default(),
         base_url: spec.base_url.clone(),
+        azure: azure(spec),
         headers: spec.headers.clone(),
         defaults: ProviderDefaults {
             temperature: defaults.temperature.as_ref().and_then(settings::decimal),
@@ -162,6 +165,7 @@ fn describe(entry: &str, provider: &Provider) -> ProviderConfig {
         }),
         // One that cannot be used makes the Provider unusable, and so does not get here.
         cost_controls: cost_controls(provider).ok().flatten(),
+        rate_limit: rate_limit(provider).ok().flatten(),
         capabilities: spec.capabilities.iter().map(ToString::to_string).collect(),
         ..ProviderConfig::default()
     }
@@ -251,6 +255,66 @@ mod tests {
             ("models", "m")
         );
         assert_eq!(ProviderKey::of(config).to_string(), "models/m/ollama");
+    }
+
+    #[test]
+    fn a_resource_of_azure_is_told_as_one_or_244() {
+        let told = |base: &str, kind: &str| {
+            let mut models = Models::default();
+            let usable = usable("llm", json!({ "type": kind, "model": "gpt", "baseURL": base }));
+            models.add(&usable, &ProviderFiles::default()).unwrap();
+            let read_back = ProvidersConfig::parse(&models.config.render().unwrap()).unwrap();
+            read_back.providers[0].azure.is_some()
+        };
+        for azure in [
+            "https://desk.openai.azure.com",
+            "https://DESK.openai.azure.com./openai/v1",
+            "https://desk.cognitiveservices.azure.com/?api-version=2024-10-21",
+            "http://gateway/openai/deployments/gpt",
+        ] {
+            assert!(told(azure, "openai"), "{azure}");
+        }
+        for other in [
+            "https://api.openai.com/v1",
+            "https://openai.azure.com.example.com",
+            "http://gateway/openai/v1",
+        ] {
+            assert!(!told(other, "openai"), "{other}");
+        }
+        assert!(!told("https://desk.openai.azure.com", "vllm"));
+    }
+
+    #[test]
+    fn a_rate_limit_is_told_and_one_that_cannot_be_kept_is_refused_or_229() {
+        let with = |kind: &str, text: &str| {
+            let spec = json!({ "type": kind, "model": "m", "baseURL": "http://h" });
+            let mut usable = usable("llm", spec);
+            let annotations = usable.provider.metadata.annotations.get_or_insert_default();
+            annotations.insert(names::RATE_LIMIT_ANNOTATION.into(), text.into());
+            usable
+        };
+        let limited = with("openai", r#"{"requestsPerMinute": 60, "tokensPerMinute": 90000}"#);
+        let mut models = Models::default();
+        models.add(&limited, &ProviderFiles::default()).unwrap();
+        let read_back = ProvidersConfig::parse(&models.config.render().unwrap()).unwrap();
+        let limits = read_back.providers[0].rate_limit.clone().unwrap();
+        assert_eq!(
+            (limits.requests_per_minute, limits.tokens_per_minute),
+            (Some(60), Some(90_000))
+        );
+        for (kind, text, part) in [
+            ("openai", "60", "invalid type"),
+            ("openai", "{}", "neither"),
+            ("openai", r#"{"requestsPerMinute": 0}"#, "at least 1"),
+            ("openai", r#"{"perMinute": 1}"#, "perMinute"),
+            ("mock", r#"{"requestsPerMinute": 1}"#, "mock"),
+        ] {
+            let error = rate_limit(&with(kind, text).provider).unwrap_err();
+            assert!(
+                error.contains("mainstay.dev/rate-limit") && error.contains(part),
+                "{error}"
+            );
+        }
     }
 
     #[test]

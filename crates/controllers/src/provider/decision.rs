@@ -9,14 +9,17 @@ use mainstay_resources::{
     conditions::{ConditionStatus, NewCondition, find_condition, remove_condition, set_condition},
     omnia::{
         Provider, ProviderStatus,
-        provider::{Phase, ProviderType},
+        provider::{
+            Phase, ProviderType,
+            settings::{HostingPlatform, HostingPlatformType},
+        },
     },
     reasons,
     validation::{self, provider::CredentialPlan},
 };
 use secrecy::ExposeSecret;
 
-use super::{SecretData, cost_controls};
+use super::{SecretData, cost_controls, rate_limit};
 use crate::events::Notice;
 
 /// The Secret of the credential.
@@ -155,14 +158,29 @@ fn spec_conditions(provider: &Provider, inputs: &Inputs) -> Vec<NewCondition> {
         )
     };
     let mut conditions = vec![secret, configured, valid, model(provider, &inputs.scenario)];
-    if provider.spec.platform.is_some() {
+    if let Some(platform) = &provider.spec.platform {
         conditions.push(NewCondition::unmet(
             condition_types::AUTH_CONFIGURED,
             reasons::HOSTING_NOT_SERVED,
-            "spec.platform: models that a cloud platform hosts are not served by this version",
+            hosting(provider.spec.kind, platform),
         ));
     }
     conditions
+}
+
+/// What is not served of a model that a cloud platform hosts, and what is instead (OM-183).
+fn hosting(kind: ProviderType, platform: &HostingPlatform) -> String {
+    let not_served = format!(
+        "spec.platform: a model of type {kind} that {} hosts is not served by this version",
+        platform.kind
+    );
+    match (kind, platform.kind, &platform.endpoint) {
+        // The same deployment takes a key, and then needs neither spec.platform nor spec.auth.
+        (ProviderType::OpenAi, HostingPlatformType::Azure, Some(endpoint)) => format!(
+            "{not_served}; with spec.baseURL {endpoint:?} and the resource's key in spec.credential it is, without spec.platform"
+        ),
+        _ => not_served,
+    }
 }
 
 /// `SecretFound` and `CredentialConfigured`.
@@ -274,6 +292,9 @@ fn model(provider: &Provider, scenario: &Scenario) -> NewCondition {
     if let Err(message) = cost_controls(provider) {
         return NewCondition::unmet(kind, reasons::COST_CONTROLS_INVALID, message);
     }
+    if let Err(message) = rate_limit(provider) {
+        return NewCondition::unmet(kind, reasons::RATE_LIMIT_INVALID, message);
+    }
     match validation::provider::model(&provider.spec) {
         Ok(reason) => {
             let model = provider.spec.model.as_deref().filter(|model| !model.is_empty());
@@ -340,6 +361,33 @@ mod tests {
                 "CredentialValid=True CredentialValid",
                 "ModelValid=True ModelNotRequired",
             ]
+        );
+    }
+
+    #[test]
+    fn a_model_that_a_platform_hosts_is_refused_and_the_way_round_is_named_om_183() {
+        let told = |kind: &str, platform: serde_json::Value| {
+            let spec = json!({ "type": kind, "model": "m", "platform": platform, "auth": { "type": "workloadIdentity" } });
+            let (status, _) = status(
+                &provider(spec),
+                &inputs(SecretLookup::NotNeeded),
+                Timestamp::UNIX_EPOCH,
+            );
+            assert_eq!(status.phase, Some(Phase::Error));
+            let condition = find_condition(&status.conditions, "AuthConfigured").unwrap();
+            assert_eq!(
+                (condition.status.as_str(), condition.reason.as_str()),
+                ("False", "HostingNotServed")
+            );
+            condition.message.clone()
+        };
+        let message = told("claude", json!({ "type": "bedrock", "region": "eu" }));
+        assert!(message.contains("type claude that bedrock hosts"), "{message}");
+        let azure = json!({ "type": "azure", "endpoint": "https://desk.openai.azure.com" });
+        let message = told("openai", azure);
+        assert!(
+            message.contains("spec.baseURL \"https://desk.openai.azure.com\""),
+            "{message}"
         );
     }
 

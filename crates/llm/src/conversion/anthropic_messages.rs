@@ -4,7 +4,7 @@ pub(crate) mod reader;
 
 use serde_json::{Map, Value, json};
 
-use super::{openai_chat::name_of_call, parameters};
+use super::{openai_chat::name_of_call, parameters, response_format};
 use crate::{
     event::{FinishReason, Usage},
     message::{Message, Role, SignedThought, ToolCall, ToolDescriptor},
@@ -30,17 +30,24 @@ pub(crate) fn request_to_wire(request: &Request) -> wire::MessagesRequest {
         max_tokens,
         stop,
     } = request.parameters.clone();
+    let format = response_format::to_messages(&request.response_format);
+    let system: Vec<wire::Block> = Some(request.system.as_ref())
+        .filter(|text| !text.is_empty())
+        .into_iter()
+        .chain(format.instruction.as_deref())
+        .map(wire::Block::text)
+        .collect();
     wire::MessagesRequest {
         model: request.model.clone(),
         max_tokens: Some(max_tokens.unwrap_or(DEFAULT_MAX_TOKENS)),
-        system: (!request.system.is_empty())
-            .then(|| wire::Content::Blocks(vec![wire::Block::text(request.system.as_ref())])),
+        system: (!system.is_empty()).then_some(wire::Content::Blocks(system)),
         messages: messages_to_wire(&request.messages),
         tools: (!tools.is_empty()).then_some(tools),
         tool_choice: choice.map(|kind| wire::ToolChoice {
             kind: kind.to_owned(),
             extra: Map::new(),
         }),
+        output_config: format.config,
         temperature,
         top_p,
         stop_sequences: (!stop.is_empty()).then_some(stop),
@@ -239,6 +246,7 @@ pub(crate) fn request_from_wire(body: wire::MessagesRequest) -> Request {
             "none" => ToolChoice::None,
             _ => ToolChoice::Auto,
         },
+        response_format: response_format::from_messages(body.output_config.as_ref()),
         parameters: Parameters {
             temperature: body.temperature,
             top_p: body.top_p,

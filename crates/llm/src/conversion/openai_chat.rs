@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 use super::{
     parameters,
     reader::{Ending, Progress, ReadError, Reader},
+    response_format,
     tool_calls::{TooMuch, ToolCallAccumulator, normalise_arguments},
 };
 use crate::{
@@ -57,6 +58,7 @@ pub(crate) fn request_to_wire(request: &Request, dialect: Dialect) -> wire::Chat
         messages,
         tools: (!tools.is_empty()).then_some(tools),
         tool_choice,
+        response_format: response_format::to_chat(&request.response_format),
         temperature,
         top_p,
         max_tokens: max_tokens.filter(|_| !dialect.newer_limit_name),
@@ -218,6 +220,7 @@ pub(crate) fn request_from_wire(body: wire::ChatRequest) -> Request {
             })
             .collect(),
         tool_choice: choice_from_wire(body.tool_choice.as_ref()),
+        response_format: response_format::from_chat(body.response_format.as_ref()),
         parameters: Parameters {
             temperature: body.temperature,
             top_p: body.top_p,

@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 
 use super::{
     openai_chat::{choice_from_wire, marked_result, name_of_call, read_mark, sendable_arguments},
-    parameters,
+    parameters, response_format,
     tool_calls::normalise_arguments,
 };
 use crate::{
@@ -35,6 +35,7 @@ pub(crate) fn request_to_wire(request: &Request) -> wire::ResponsesRequest {
         input: wire::Input::Items(request.messages.iter().flat_map(items_of).collect()),
         tools: (!tools.is_empty()).then_some(tools),
         tool_choice,
+        text: response_format::to_responses(&request.response_format),
         temperature: request.parameters.temperature,
         top_p: request.parameters.top_p,
         max_output_tokens: request.parameters.max_tokens,
@@ -149,6 +150,7 @@ pub(crate) fn request_from_wire(body: wire::ResponsesRequest) -> Request {
             })
             .collect(),
         tool_choice: choice_from_wire(body.tool_choice.as_ref()),
+        response_format: response_format::from_responses(body.text.as_ref()),
         parameters: Parameters {
             temperature: body.temperature,
             top_p: body.top_p,

@@ -20,6 +20,7 @@ use mainstay_telemetry::{
 
 use super::*;
 use crate::{
+    config::RateLimits,
     cooldown::{CooldownStore, CooldownStoreError, Cooldowns, ProviderKey},
     event::{FinishReason, ModelEvent},
 };
@@ -109,6 +110,7 @@ fn chain(fakes: &[&Arc<Fake>], cooldowns: &Cooldowns) -> Arc<Chain> {
         .map(|(index, fake)| Candidate {
             model: Arc::clone(*fake) as Arc<dyn Model>,
             health: cooldowns.health(&key(fake.name)),
+            limit: None,
             model_name: (index > 0).then(|| format!("{}-model", fake.name)),
         })
         .collect();
@@ -469,6 +471,7 @@ async fn an_error_after_the_first_event_passes_through_or_217_or_228() {
     let candidate = |model: Arc<dyn Model>, name| Candidate {
         model,
         health: cooldowns.health(&key(name)),
+        limit: None,
         model_name: None,
     };
     let chain = Chain::new(
@@ -483,4 +486,82 @@ async fn an_error_after_the_first_event_passes_through_or_217_or_228() {
     let events: Vec<_> = chain.stream(Request::default()).await.unwrap().collect().await;
     assert_eq!(events, [Ok(ModelEvent::Started), Err(status(503))]);
     assert_eq!(second.calls(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_provider_whose_own_limit_is_used_up_is_passed_over_and_not_blamed_or_229() {
+    let (first, second) = (fake("first", |_, _| None), fake("second", |_, _| None));
+    let cooldowns = Cooldowns::in_memory(clock());
+    let limits = RateLimits {
+        requests_per_minute: Some(2),
+        tokens_per_minute: None,
+    };
+    let limited = |longest_wait| {
+        let numbered = [&first, &second].into_iter().enumerate();
+        let candidates = numbered.map(|(index, fake)| Candidate {
+            model: Arc::clone(fake) as Arc<dyn Model>,
+            health: cooldowns.health(&key(fake.name)),
+            limit: (index == 0).then(|| RateLimit {
+                limiter: cooldowns.limiter(&key(fake.name), &limits),
+                longest_wait,
+            }),
+            model_name: None,
+        });
+        let random = SeededRandom::new(1);
+        Chain::new("chain", candidates.collect(), RetryPolicy::default(), random)
+    };
+    // Two agents share what the Provider allows.
+    let (one, other) = (limited(Duration::from_secs(10)), limited(Duration::from_secs(10)));
+    assert_eq!(ask(&one).await.unwrap(), "first");
+    assert_eq!(ask(&other).await.unwrap(), "first");
+    assert_eq!(ask(&one).await.unwrap(), "second");
+    assert_eq!(first.calls(), 2);
+    assert_eq!(cooldowns.health(&key("first")).cooling(), None);
+
+    // A call that may take longer waits, and says so.
+    let patient = limited(Duration::from_secs(60));
+    let recorder = Recorder::default();
+    let began = Instant::now();
+    let answer = patient.stream_observed(Request::default(), &recorder).await;
+    drop(answer.unwrap());
+    let waited = began.elapsed().as_secs_f64();
+    assert!(
+        (29.0..31.0).contains(&waited),
+        "half a minute a request: {waited}"
+    );
+    assert_eq!(first.calls(), 3);
+    assert!(
+        recorder
+            .0
+            .lock()
+            .unwrap()
+            .iter()
+            .any(|event| matches!(event, CallEvent::Waiting { reason, .. } if reason.contains("rate limit")))
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_attempt_is_a_request_or_229() {
+    let flaky = fake("flaky", |_, number| (number == 0).then(|| status(503)));
+    let cooldowns = Cooldowns::in_memory(clock());
+    let limits = RateLimits {
+        requests_per_minute: Some(1),
+        tokens_per_minute: None,
+    };
+    let limit = |longest_wait| RateLimit {
+        limiter: cooldowns.limiter(&key("flaky"), &limits),
+        longest_wait,
+    };
+    let candidate = Candidate {
+        model: Arc::clone(&flaky) as Arc<dyn Model>,
+        health: cooldowns.health(&key("flaky")),
+        limit: Some(limit(Duration::from_secs(90))),
+        model_name: None,
+    };
+    let random = SeededRandom::new(1);
+    let chain = Chain::new("chain", vec![candidate], RetryPolicy::default(), random);
+    let began = Instant::now();
+    assert_eq!(ask(&chain).await.unwrap(), "flaky");
+    // The retry waits for its own place and not only for its back-off.
+    assert_eq!((flaky.calls(), began.elapsed().as_secs()), (2, 60));
 }

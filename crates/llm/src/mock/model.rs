@@ -8,6 +8,7 @@ use std::{
 use async_trait::async_trait;
 use futures::StreamExt;
 use mainstay_workload::FileRoot;
+use tokio::time::Instant;
 
 use super::{
     scenario::{Scenario, ScenarioError},
@@ -197,9 +198,14 @@ fn play(
             yield Err(error);
             return;
         }
+        // Counted from the beginning of the answer and not from the piece before: what a timer is late would add up, and a
+        // model does not wait for its reader.
+        let began = Instant::now();
+        let mut due = Duration::ZERO;
         yield Ok(ModelEvent::Started);
         for thought in std::mem::take(&mut performance.thoughts) {
-            tokio::time::sleep(performance.delay).await;
+            due = due.saturating_add(performance.delay);
+            tokio::time::sleep(due.saturating_sub(began.elapsed())).await;
             yield Ok(ModelEvent::Thinking(thought));
         }
         for index in 0..performance.chunks.len() {
@@ -207,12 +213,14 @@ fn play(
                 yield Err(error);
                 return;
             }
-            tokio::time::sleep(performance.delay).await;
+            due = due.saturating_add(performance.delay);
+            tokio::time::sleep(due.saturating_sub(began.elapsed())).await;
             let chunk = performance.chunks.get_mut(index).map(std::mem::take).unwrap_or_default();
             yield Ok(ModelEvent::Text(chunk));
         }
         if performance.chunks.is_empty() {
-            tokio::time::sleep(performance.delay).await;
+            due = due.saturating_add(performance.delay);
+            tokio::time::sleep(due.saturating_sub(began.elapsed())).await;
         }
         if let Some(error) = failure(&provider, &performance, performance.chunks.len()) {
             yield Err(error);
@@ -230,8 +238,6 @@ fn play(
 mod tests {
     #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-    use tokio::time::Instant;
-
     use super::*;
     use crate::{message::Message, model::complete};
 
@@ -245,6 +251,22 @@ mod tests {
     fn model(step: &str) -> MockModel {
         let text = format!("turns:\n- default: true\n  steps:\n  - {step}\n");
         MockModel::with_scenario("mock", Scenario::parse(&text).unwrap())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_slow_reader_does_not_slow_the_model_down() {
+        let began = Instant::now();
+        let mut answer = model("{text: one two three, delay: 30ms}")
+            .stream(request())
+            .await
+            .unwrap();
+        assert!(matches!(answer.next().await, Some(Ok(ModelEvent::Started))));
+        // The reader does something else while two pieces become due, and has them at once.
+        tokio::time::advance(Duration::from_millis(70)).await;
+        for due in [70, 70, 90] {
+            assert!(matches!(answer.next().await, Some(Ok(ModelEvent::Text(_)))));
+            assert_eq!(began.elapsed(), Duration::from_millis(due));
+        }
     }
 
     #[tokio::test(start_paused = true)]

@@ -1,5 +1,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+mod hosted;
+
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex},
@@ -549,6 +551,7 @@ fn impatient(configs: &[&ProviderConfig], cooldowns: &Cooldowns) -> Chain {
         .map(|(index, config)| Candidate {
             model: single(config, &context).unwrap(),
             health: cooldowns.health(&ProviderKey::of(config)),
+            limit: None,
             model_name: (index > 0).then(String::new),
         })
         .collect();

@@ -182,6 +182,7 @@ impl Format {
         let candidate = Candidate {
             model: single(&config, &context).unwrap(),
             health: Cooldowns::in_memory(clock::system()).health(&ProviderKey::of(&config)),
+            limit: None,
             model_name: None,
         };
         let policy = RetryPolicy {

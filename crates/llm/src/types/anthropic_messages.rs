@@ -26,6 +26,9 @@ pub(crate) struct MessagesRequest {
     /// Whether a tool may or must be called.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) tool_choice: Option<ToolChoice>,
+    /// What the answer is to look like, in `format`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) output_config: Option<Value>,
     /// Sampling temperature.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) temperature: Option<f64>,

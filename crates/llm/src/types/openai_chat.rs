@@ -22,6 +22,9 @@ pub(crate) struct ChatRequest {
     /// `"auto"`, `"none"`, `"required"` or an object naming one function.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) tool_choice: Option<Value>,
+    /// What the answer is to look like: `text`, `json_object` or `json_schema`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) response_format: Option<Value>,
     /// Sampling temperature.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) temperature: Option<f64>,

@@ -27,6 +27,9 @@ pub(crate) struct ResponsesRequest {
     /// `"auto"`, `"none"`, `"required"` or an object naming one tool.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) tool_choice: Option<Value>,
+    /// What the answer's text is to look like, in `format`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) text: Option<Value>,
     /// Sampling temperature.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) temperature: Option<f64>,

@@ -56,6 +56,7 @@ pub(super) enum Rule {
     },
     Schema {
         validator: Arc<jsonschema::Validator>,
+        author: Arc<Value>,
     },
 }
 
@@ -89,6 +90,14 @@ impl Rule {
             "json_schema" => schema(params),
             _ => return None,
         })
+    }
+
+    /// The schema that a text has to conform to.
+    pub(super) fn schema(&self) -> Option<&Arc<Value>> {
+        match self {
+            Rule::Schema { author, .. } => Some(author),
+            _ => None,
+        }
     }
 
     pub(super) fn is_length(&self) -> bool {
@@ -174,7 +183,7 @@ impl Rule {
                 }
                 _ => content("is not a JSON object".to_owned()),
             },
-            Rule::Schema { validator } => match serde_json::from_str::<Value>(text) {
+            Rule::Schema { validator, .. } => match serde_json::from_str::<Value>(text) {
                 Ok(value) => match validator.validate(&value) {
                     Ok(()) => None,
                     Err(error) => content(format!("does not fit the schema at `{}`", error.instance_path())),
@@ -263,6 +272,7 @@ fn schema(params: &Map<String, Value>) -> Result<Rule, String> {
     jsonschema::validator_for(schema)
         .map(|validator| Rule::Schema {
             validator: Arc::new(validator),
+            author: Arc::new(schema.clone()),
         })
         .map_err(|error| format!("has a broken schema: {}", error.masked()))
 }

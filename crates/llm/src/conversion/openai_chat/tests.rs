@@ -3,6 +3,7 @@
 use mainstay_telemetry::random::SeededRandom;
 
 use super::*;
+use crate::request::ResponseFormat;
 
 fn conversation() -> Request {
     Request {
@@ -29,6 +30,7 @@ fn conversation() -> Request {
             parameters: json!({"$schema": "http://json-schema.org/draft-07/schema#", "type": ["object", "null"], "properties": {"id": {"type": "string"}}}),
         }].into(),
         tool_choice: ToolChoice::Auto,
+        response_format: ResponseFormat::Text,
         parameters: Parameters {
             temperature: Some(0.5),
             max_tokens: Some(256),

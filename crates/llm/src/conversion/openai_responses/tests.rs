@@ -1,6 +1,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use super::*;
+use crate::request::ResponseFormat;
 
 fn call(id: &str, name: &str, arguments: &str) -> ToolCall {
     ToolCall::new(id, name, arguments)
@@ -33,6 +34,7 @@ fn conversation() -> Request {
         }]
         .into(),
         tool_choice: ToolChoice::Auto,
+        response_format: ResponseFormat::Text,
         parameters: Parameters {
             temperature: Some(0.5),
             max_tokens: Some(256),

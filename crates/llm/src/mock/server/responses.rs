@@ -71,7 +71,7 @@ fn echo(body: &wire::ResponsesRequest) -> Map<String, Value> {
         "reasoning": {"effort": null, "summary": null},
         "store": false,
         "temperature": body.temperature.unwrap_or(1.0),
-        "text": {"format": {"type": "text"}},
+        "text": body.text.clone().unwrap_or_else(|| json!({"format": {"type": "text"}})),
         "tool_choice": body.tool_choice.clone().unwrap_or_else(|| json!("auto")),
         "tools": body.tools.clone().unwrap_or_default(),
         "top_p": body.top_p.unwrap_or(1.0),
