@@ -19,6 +19,8 @@ pub struct Limits {
     pub client_key_bytes: usize,
     /// Newest messages of a session that a turn reads.
     pub history_messages: usize,
+    /// Skills that are active at a time in a conversation (OM-168, OM-567).
+    pub active_skills: usize,
     /// How long a client may take to acknowledge a tool call (OM-434).
     pub client_tool_acknowledgement: Duration,
     /// How long a client may take to run a tool (OM-434; a facade's `clientToolTimeout`).
@@ -39,6 +41,7 @@ impl Default for Limits {
             message_bytes: 4 << 20,
             client_key_bytes: 256,
             history_messages: 2_000,
+            active_skills: 5,
             client_tool_acknowledgement: Duration::from_secs(5),
             client_tool_timeout: Duration::from_secs(60),
             session_ttl: Duration::from_secs(24 * 3600),

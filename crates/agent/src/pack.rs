@@ -15,6 +15,7 @@ mod render;
 mod schema;
 mod selection;
 mod semantics;
+mod skill;
 mod template;
 mod variable;
 
@@ -30,6 +31,7 @@ pub use document::{
 pub use guardrail::{Direction, GuardrailError, Guardrails, Verdict, Violation};
 pub use render::{RenderError, render};
 pub use selection::{SelectError, select_prompt};
+pub use skill::{Skill, Skills};
 pub use variable::VariableError;
 
 /// Largest document that is looked at, in bytes. A ConfigMap cannot hold more.

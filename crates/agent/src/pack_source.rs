@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::event::PackReference;
-use crate::pack::{self, Allowlist, Finding, GuardrailError, Guardrails, Pack, Prompt, SelectError};
+use crate::pack::{self, Allowlist, Finding, GuardrailError, Guardrails, Pack, Prompt, SelectError, Skills};
 
 /// Gives the bytes of `pack.json`. Called at the start of every session, so an edited prompt reaches the
 /// next one without a restart.
@@ -94,6 +94,7 @@ pub struct LoadedPack {
     pub(crate) prompt: Prompt,
     pub(crate) guardrails: Guardrails,
     pub(crate) allowlist: Allowlist,
+    pub(crate) skills: Skills,
 }
 
 impl LoadedPack {
@@ -117,6 +118,7 @@ impl LoadedPack {
         };
         let allowlist = Allowlist::of(&prompt);
         Ok(Self {
+            skills: Skills::of(&pack),
             pack,
             prompt_name,
             reference,

@@ -7,6 +7,7 @@ mod cooldowns;
 mod crash;
 mod kills;
 mod sessions;
+mod skills;
 mod subscription;
 mod support;
 mod tool_calls;

@@ -43,6 +43,9 @@ pub struct RegistryTool {
 pub enum Runs {
     /// This program, through the tool layer.
     Here,
+    /// The engine itself: a tool of a built-in namespace, which is no tool of the registry and not judged (OM-362,
+    /// OM-493).
+    Builtin,
     /// The connected client (OM-432). Set values replace those of the pack (OM-433).
     AtClient {
         /// What to ask the user.

@@ -12,6 +12,7 @@ pub(crate) mod judgement;
 mod machine;
 mod model_call;
 mod recovery;
+mod skill;
 pub(crate) mod surface;
 
 use std::sync::Arc;

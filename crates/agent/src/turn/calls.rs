@@ -15,6 +15,7 @@ use super::driver::{Driver, Interrupt, milliseconds};
 use super::judgement::{Objection, admissible, objection};
 use super::machine::Input;
 use super::recovery::{PendingCall, Progress};
+use super::skill;
 use crate::event::{
     CallOutcome, ClientToolRequested, Payload, PolicyDecided, RecordedCall, ToolFinished, ToolStarted,
 };
@@ -87,6 +88,10 @@ impl Driver {
                 return None;
             }
         };
+        if tool.runs == Runs::Builtin {
+            self.run_builtin(call, tool, arguments);
+            return None;
+        }
         let request = ToolRequest {
             call_id: call.id.clone(),
             tool: call.name.clone(),
@@ -139,6 +144,32 @@ impl Driver {
             tool,
             repeated,
         })
+    }
+
+    /// Runs a tool of the engine's own. It has no effect outside of the conversation, so its intent is stored together
+    /// with its result.
+    fn run_builtin(&mut self, call: RecordedCall, tool: RegistryTool, arguments: Value) {
+        let most = self.shared.options.limits.active_skills;
+        let answer = skill::activate(&self.pack.skills, &arguments, &self.history, most);
+        self.pending.payloads.push(Payload::ToolStarted(ToolStarted {
+            call_id: call.id.clone(),
+            tool: call.name.clone(),
+            handler: tool.handler,
+            arguments,
+            repeat_safe: tool.repeat_safe,
+            repeated: false,
+        }));
+        let outcome = match answer.is_error {
+            true => CallOutcome::Failed,
+            false => CallOutcome::Succeeded,
+        };
+        self.record_result(Finished {
+            call_id: call.id,
+            tool: call.name,
+            answer,
+            outcome,
+            took: Duration::ZERO,
+        });
     }
 
     /// Sends what was admitted, a bounded number at a time (OM-367). Results are stored as they come; the
@@ -230,7 +261,8 @@ impl Driver {
         } = admitted;
         let shared = self.shared.clone();
         match tool.runs {
-            Runs::Here => Box::pin(async move {
+            // What the engine runs itself was answered before anything was admitted.
+            Runs::Here | Runs::Builtin => Box::pin(async move {
                 let begun = Instant::now();
                 let answer = shared.options.tools.execute(&request, &decision).await;
                 let outcome = if answer.is_error {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use mainstay_llm::{ToolChoice, ToolDescriptor};
 
+use super::skill;
 use crate::history;
 use crate::model_entry::ModelEntry;
 use crate::pack::{self, Admission, Allowlist};
@@ -34,10 +35,17 @@ impl Surface {
         };
         let choice = pack.prompt.tool_policy.tool_choice;
         let none = choice == pack::ToolChoice::None || !entry.offers_tools;
+        // Offered without being listed (OM-362), and never from elsewhere: what a skill says goes to the model as the
+        // pack's own words.
+        let builtin = skill::tool(&pack.skills)
+            .into_iter()
+            .filter(|tool| !none && allowlist.admission(&tool.name) != Admission::Blocked)
+            .map(|tool| (tool.name.clone(), tool));
         let offered: BTreeMap<String, RegistryTool> = registry
             .into_iter()
             .filter(|tool| !none && allowlist.admission(&tool.name) == Admission::Offered)
             .map(|tool| (tool.name.clone(), described(pack, tool)))
+            .chain(builtin)
             .collect();
         let descriptors: Arc<[ToolDescriptor]> = offered
             .values()

@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
-use mainstay_agent::pack;
+use mainstay_agent::pack::{self, Skills};
 use mainstay_resources::{
     condition_types,
     conditions::{NewCondition, find_condition, remove_condition, set_condition},
@@ -56,6 +56,7 @@ enum Verdict {
     Live,
     Valid {
         digest: String,
+        skills: Skills,
     },
 }
 
@@ -71,8 +72,9 @@ fn validate(prompt_pack: &PromptPack, content: &Content) -> Verdict {
         Content::Missing(message) => Verdict::SourceInvalid(message.clone()),
         Content::NotRead => Verdict::SourceInvalid("spec.source.configMapRef: is required".into()),
         Content::Bytes(bytes) => match pack::validate(bytes) {
-            Ok(_) => Verdict::Valid {
+            Ok(document) => Verdict::Valid {
                 digest: pack::digest(bytes),
+                skills: Skills::of(&document),
             },
             Err(findings) => Verdict::SchemaInvalid(pack::describe(&findings)),
         },
@@ -89,6 +91,7 @@ pub(super) fn status(pack: &PromptPack, inputs: &Inputs, now: Timestamp) -> (Pro
         now: Time(now),
         notices: Vec::new(),
     };
+    let mut skills = Skills::default();
     let (phase, digest) = match verdict {
         Verdict::SourceInvalid(message) => {
             draft.source_failed(message);
@@ -106,7 +109,11 @@ pub(super) fn status(pack: &PromptPack, inputs: &Inputs, now: Timestamp) -> (Pro
             }
             (Phase::Active, None)
         }
-        Verdict::Valid { digest } => {
+        Verdict::Valid {
+            digest,
+            skills: of_content,
+        } => {
+            skills = of_content;
             draft.source_valid("the ConfigMap has the content");
             draft.set(NewCondition::met(
                 condition_types::SCHEMA_VALID,
@@ -122,7 +129,7 @@ pub(super) fn status(pack: &PromptPack, inputs: &Inputs, now: Timestamp) -> (Pro
             (draft.standing(pack, &inputs.validated_siblings), Some(digest))
         }
     };
-    draft.skills(pack);
+    draft.skills(pack, &skills);
     draft.agents(inputs.agents);
 
     let mut new = PromptPackStatus {
@@ -220,30 +227,64 @@ impl Draft {
         }
     }
 
-    fn skills(&mut self, pack: &PromptPack) {
+    /// OM-315 … OM-317. Skills that stand in the pack itself are served; SkillSources, and files beside the pack, which
+    /// only they bring, are not.
+    fn skills(&mut self, pack: &PromptPack, inline: &Skills) {
         let kind = condition_types::SKILLS_RESOLVED;
-        if pack.spec.skills.is_empty() {
-            self.set(NewCondition::met(
-                kind,
-                reasons::NO_SKILLS,
-                "the pack names no skills",
-            ));
+        let elsewhere: Vec<&str> = pack
+            .spec
+            .skills
+            .iter()
+            .map(|skill| skill.source.as_str())
+            .chain(inline.paths.iter().map(String::as_str))
+            .collect();
+        let resolved = if !elsewhere.is_empty() {
+            let message = format!(
+                "SkillSources are not served by this version; the pack runs without the skills of {}",
+                elsewhere.join(", ")
+            );
+            NewCondition::unmet(kind, reasons::SKILL_SOURCES_NOT_SERVED, message)
+        } else if inline.is_empty() {
+            NewCondition::met(kind, reasons::NO_SKILLS, "the pack names no skills")
         } else {
-            let sources: Vec<&str> = pack
-                .spec
-                .skills
-                .iter()
-                .map(|skill| skill.source.as_str())
-                .collect();
-            self.set(NewCondition::unmet(
-                kind,
-                reasons::SKILL_SOURCES_NOT_SERVED,
-                format!(
-                    "SkillSources are not served by this version; the pack runs without the skills of {}",
-                    sources.join(", ")
-                ),
-            ));
+            let message = format!(
+                "{} skill(s) stand in pack.json and are offered by skill__activate",
+                inline.inline.len()
+            );
+            NewCondition::met(kind, reasons::ALL_SKILLS_RESOLVED, message)
+        };
+        self.set(resolved);
+        if inline.inline.is_empty() {
+            for kind in [
+                condition_types::SKILLS_VALID,
+                condition_types::SKILL_TOOLS_RESOLVED,
+            ] {
+                remove_condition(&mut self.conditions, kind);
+            }
+            return;
         }
+        let repeated: Vec<&str> = inline.repeated.iter().map(String::as_str).collect();
+        self.set(match repeated.is_empty() {
+            true => NewCondition::met(
+                condition_types::SKILLS_VALID,
+                reasons::NO_COLLISIONS,
+                "each skill has a name of its own",
+            ),
+            false => NewCondition::unmet(
+                condition_types::SKILLS_VALID,
+                reasons::NAME_COLLISION,
+                format!(
+                    "pack.json has several skills of these names, and the first of each is used: {}",
+                    repeated.join(", ")
+                ),
+            ),
+        });
+        // The form of a skill in pack.json has no list of tools that it could name wrongly.
+        self.set(NewCondition::met(
+            condition_types::SKILL_TOOLS_RESOLVED,
+            reasons::ALL_TOOLS_RESOLVED,
+            "the skills in pack.json name no tools",
+        ));
     }
 
     fn agents(&mut self, count: usize) {

@@ -202,3 +202,41 @@ fn skills_are_reported_as_not_served() {
         pair("False", "SkillSourcesNotServed")
     );
 }
+
+#[test]
+fn skills_in_the_pack_are_resolved_and_files_beside_it_are_not_om_315_om_316_om_317() {
+    let pack = prompt_pack("a", "1.0.0", 1);
+    let with = |skills: Value| {
+        let Content::Bytes(bytes) = valid_content() else {
+            unreachable!("the content is bytes");
+        };
+        let mut document: Value = serde_json::from_slice(&bytes).unwrap();
+        document["skills"] = skills;
+        judged(&pack, &inputs(Content::Bytes(document.to_string().into_bytes()))).0
+    };
+    let skill = |name: &str| json!({ "name": name, "description": "d", "instructions": "i" });
+    let status = with(json!([skill("refund"), skill("escalate")]));
+    assert_eq!(
+        condition(&status, "SkillsResolved"),
+        pair("True", "AllSkillsResolved")
+    );
+    assert_eq!(condition(&status, "SkillsValid"), pair("True", "NoCollisions"));
+    assert_eq!(
+        condition(&status, "SkillToolsResolved"),
+        pair("True", "AllToolsResolved")
+    );
+    let status = with(json!([skill("refund"), skill("refund")]));
+    assert_eq!(condition(&status, "SkillsValid"), pair("False", "NameCollision"));
+    for path in [json!("skills/a"), json!({ "path": "skills/a", "preload": true })] {
+        let status = with(json!([path]));
+        assert_eq!(
+            condition(&status, "SkillsResolved"),
+            pair("False", "SkillSourcesNotServed")
+        );
+        assert_eq!(condition(&status, "SkillsValid"), None);
+        let message = &find_condition(&status.conditions, "SkillsResolved")
+            .unwrap()
+            .message;
+        assert!(message.contains("skills/a"), "{message}");
+    }
+}
