@@ -323,6 +323,8 @@ fn open_for_writing(path: &Path) -> rusqlite::Result<Connection> {
 
 fn set_write_ahead_log(connection: &Connection) -> rusqlite::Result<()> {
     connection.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(()))?;
+    // What a savepoint may take back is as small as its transaction; a temporary file would be written for each.
+    connection.pragma_update(None, "temp_store", "MEMORY")?;
     // Keeps the log file from staying as large as its largest burst.
     connection.pragma_update_and_check(None, "journal_size_limit", 16 * 1024 * 1024, |_| Ok(()))
 }

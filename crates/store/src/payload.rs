@@ -245,6 +245,11 @@ impl PayloadStore {
             .pragma_update(None, "foreign_keys", true)
             .map_err(setup)?;
         connection.pragma_update(None, "fullfsync", true).map_err(setup)?;
+        // Otherwise SQLite compiles a statement anew for each value that it could compare with the condition of a partial
+        // index, which took a quarter of the thread's time.
+        connection
+            .set_db_config(rusqlite::config::DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)
+            .map_err(setup)?;
         connection.set_prepared_statement_cache_capacity(64);
         let thread = thread::start(connection, options.queue.max(1), options.commit_gate)
             .map_err(OpenError::Thread)?;

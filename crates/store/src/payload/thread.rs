@@ -269,15 +269,15 @@ impl Owner {
                 let _ = call.run(&transaction);
                 continue;
             }
-            transaction.execute_batch("SAVEPOINT call")?;
+            step(&transaction, "SAVEPOINT call")?;
             if let Err(error) = call.run(&transaction) {
                 // A disk error may have rolled back everything already; then nothing of the group can be kept.
                 if error.is_storage() {
                     return Err(error);
                 }
-                transaction.execute_batch("ROLLBACK TO call")?;
+                step(&transaction, "ROLLBACK TO call")?;
             }
-            transaction.execute_batch("RELEASE call")?;
+            step(&transaction, "RELEASE call")?;
         }
         if let Some(gate) = &self.gate {
             gate().map_err(|error| from_io(&error))?;
@@ -297,4 +297,9 @@ impl Owner {
         }
         Ok(())
     }
+}
+
+/// Runs a statement without parameters that every call runs, compiled once.
+fn step(connection: &Connection, statement: &str) -> rusqlite::Result<()> {
+    connection.prepare_cached(statement)?.execute([]).map(|_| ())
 }
