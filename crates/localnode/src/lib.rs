@@ -1,5 +1,5 @@
 //! What a cluster adds around its API, for one machine: Deployments become ReplicaSets, ReplicaSets become Pods, Pods
-//! get a Node, and Pods of our own image run as tasks in this process. Jobs become Pods that end, CronJobs become Jobs.
+//! get a Node, and Pods of our own image run as tasks in this process, or each as a process of its own. Jobs become Pods that end, CronJobs become Jobs.
 //!
 //! | part | module | what it does |
 //! |---|---|---|
@@ -36,7 +36,7 @@ mod shutdown;
 mod waits;
 mod writing;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -94,6 +94,34 @@ impl Default for Parts {
     }
 }
 
+/// How Pods of our own image run.
+#[derive(Clone, Debug)]
+pub enum Isolation {
+    /// As tasks of this process: quick and small. A role that ends the process ends all of them.
+    Task,
+    /// Each as a process of its own, started from this program's binary: whatever ends that, ends one Pod.
+    Process(ProcessOptions),
+}
+
+/// How a process for a Pod is started. It runs [`mainstay_workload::process::run`].
+#[derive(Clone, Debug)]
+pub struct ProcessOptions {
+    /// The program.
+    pub program: PathBuf,
+    /// Its arguments; the Pod's title follows them.
+    pub arguments: Vec<String>,
+    /// The name that it is shown under, where that is not the program's path.
+    pub shown_as: Option<String>,
+    /// The environment of the process itself. The container's own reaches the role without it.
+    pub environment: BTreeMap<String, String>,
+    /// Where it finds the Kubernetes API: `https://HOST:PORT`.
+    pub kubernetes: String,
+    /// The certificate authority of that, in PEM.
+    pub certificate_authority: String,
+    /// The roles that the program runs so. Those that share state with this process stay tasks of it.
+    pub roles: BTreeSet<String>,
+}
+
 /// What a local node is built from.
 pub struct LocalNodeOptions {
     /// The Kubernetes API, as the parts themselves.
@@ -116,6 +144,8 @@ pub struct LocalNodeOptions {
     pub certificate_authority: Option<String>,
     /// Which parts run.
     pub parts: Parts,
+    /// How Pods run.
+    pub isolation: Isolation,
 }
 
 /// The local node, ready to run.

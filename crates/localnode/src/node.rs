@@ -1,9 +1,9 @@
-//! The node agent: runs the Pods that are bound to this Node as tasks of this process. What a kubelet does, for Pods of
-//! our own image.
+//! The node agent: runs the Pods that are bound to this Node, as tasks of this process or each as a process of its own. What
+//! a kubelet does, for Pods of our own image.
 //!
 //! One watch brings the Pods; each has a task of its own (`pod.rs`), so that one that waits or fails holds up no other.
 //! `image.rs` says what can run here, `objects.rs`, `environment.rs`, `volumes.rs` and `mount.rs` fill a container's
-//! surroundings, `container.rs` runs it, `status.rs` says how it is, `registration.rs` keeps the Node object.
+//! surroundings, `container.rs` runs it, as a task or by `process.rs`, `status.rs` says how it is, `registration.rs` keeps the Node object.
 
 mod back_off;
 mod container;
@@ -12,6 +12,8 @@ mod image;
 mod mount;
 mod objects;
 mod pod;
+mod process;
+mod quantity;
 mod registration;
 mod status;
 mod tokens;
@@ -29,7 +31,7 @@ use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Client, ResourceExt};
 use mainstay_telemetry::clock::SharedClock;
 use mainstay_telemetry::task;
-use mainstay_workload::{ConnectError, Connector, ConnectorOptions, Roles, ServiceResolver};
+use mainstay_workload::{ConnectError, Connector, ConnectorOptions, Roles};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -39,7 +41,8 @@ pub use back_off::BackOffOptions;
 use crate::events::Events;
 use crate::logs::{ContainerName, PodLogs};
 use crate::pods::PodTable;
-use crate::{Clients, Handle, LocalNodeOptions, NODE};
+use crate::services::Services;
+use crate::{Clients, Handle, Isolation, LocalNodeOptions, NODE, ProcessOptions};
 use pod::{Update, Worker};
 
 /// What all Pods share.
@@ -47,7 +50,8 @@ pub(crate) struct Shared {
     client: Client,
     clients: Arc<dyn Clients>,
     roles: Roles,
-    resolver: Arc<dyn ServiceResolver>,
+    services: Services,
+    processes: Option<Arc<ProcessOptions>>,
     pods: PodTable,
     logs: PodLogs,
     events: Events,
@@ -70,7 +74,7 @@ impl Shared {
             return Ok(connector.clone());
         }
         let connector = Connector::new(ConnectorOptions {
-            resolver: Arc::clone(&self.resolver),
+            resolver: Arc::new(self.services.clone()),
             namespace: namespace.to_owned(),
             // A laptop's own programs are what its agents talk to.
             allow_private: true,
@@ -117,7 +121,11 @@ impl Node {
             client: options.client,
             clients: options.clients,
             roles: options.roles,
-            resolver: Arc::new(handle.services.clone()),
+            services: handle.services.clone(),
+            processes: match options.isolation {
+                Isolation::Task => None,
+                Isolation::Process(processes) => Some(Arc::new(processes)),
+            },
             pods: handle.pods.clone(),
             logs: handle.logs.clone(),
             events,

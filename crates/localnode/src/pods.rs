@@ -3,7 +3,7 @@
 //! The node agent writes it; the service resolver and the front door read it. It is in memory only, because it says
 //! nothing that outlives the process.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -151,17 +151,37 @@ impl PodTable {
         matches: impl Fn(&BTreeMap<String, String>) -> bool,
         port: &PortReference,
     ) -> Option<SocketAddr> {
-        let found: Vec<SocketAddr> = self.read(|pods| {
-            pods.values()
-                .filter(|entry| {
-                    let pod = &entry.described;
-                    pod.serves && pod.namespace == namespace && matches(&pod.labels)
-                })
-                .filter_map(|entry| entry.address(port))
-                .collect()
-        });
+        let found = self.addresses(namespace, matches, port);
         let turn = self.turn.fetch_add(1, Ordering::Relaxed);
         (!found.is_empty()).then(|| found[turn % found.len()])
+    }
+
+    /// The live addresses of the serving Pods that match.
+    pub(crate) fn addresses(
+        &self,
+        namespace: &str,
+        matches: impl Fn(&BTreeMap<String, String>) -> bool,
+        port: &PortReference,
+    ) -> Vec<SocketAddr> {
+        self.read(|pods| {
+            serving(pods, namespace, matches)
+                .filter_map(|entry| entry.address(port))
+                .collect()
+        })
+    }
+
+    /// The numbers of the ports that the serving Pods that match declare.
+    pub(crate) fn declared_numbers(
+        &self,
+        namespace: &str,
+        matches: impl Fn(&BTreeMap<String, String>) -> bool,
+    ) -> BTreeSet<u16> {
+        self.read(|pods| {
+            serving(pods, namespace, matches)
+                .flat_map(|entry| &entry.described.declared)
+                .map(|declared| declared.number)
+                .collect()
+        })
     }
 
     /// Where a Pod answers for a port, whether it serves yet or not.
@@ -216,6 +236,17 @@ impl PodTable {
     pub fn changes(&self) -> watch::Receiver<u64> {
         self.changes.subscribe()
     }
+}
+
+fn serving<'a>(
+    pods: &'a BTreeMap<String, Entry>,
+    namespace: &str,
+    matches: impl Fn(&BTreeMap<String, String>) -> bool,
+) -> impl Iterator<Item = &'a Entry> {
+    pods.values().filter(move |entry| {
+        let pod = &entry.described;
+        pod.serves && pod.namespace == namespace && matches(&pod.labels)
+    })
 }
 
 /// Where a Pod answers for a port.

@@ -3,6 +3,7 @@
 //! The table is in memory, and it is right at once, because the Pods are in this process; what `endpoints` writes is for
 //! others.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use futures::StreamExt;
@@ -11,7 +12,10 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use kube::runtime::reflector::{ObjectRef, Store};
 use kube::runtime::{WatchStreamExt, reflector, watcher};
 use kube::{Api, Client, ResourceExt};
+use mainstay_workload::process::{Route, ServiceRoute};
+use mainstay_workload::service_name::ServiceName;
 use mainstay_workload::{Resolution, ServiceResolver};
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::pods::{PodTable, PortReference};
@@ -22,6 +26,7 @@ pub const LOCAL_ADDRESS: &str = "mainstay.dev/local-address";
 /// Keeps the Services in memory.
 pub(crate) struct ServiceWatch {
     writer: reflector::store::Writer<Service>,
+    changes: watch::Sender<u64>,
 }
 
 /// Resolves names of Services. Knows them once [`ServiceWatch`] has listed them.
@@ -29,6 +34,7 @@ pub(crate) struct ServiceWatch {
 pub struct Services {
     services: Store<Service>,
     pods: PodTable,
+    changes: watch::Sender<u64>,
 }
 
 impl std::fmt::Debug for Services {
@@ -42,7 +48,13 @@ impl std::fmt::Debug for Services {
 
 pub(crate) fn new(pods: PodTable) -> (ServiceWatch, Services) {
     let (services, writer) = reflector::store();
-    (ServiceWatch { writer }, Services { services, pods })
+    let changes = watch::Sender::new(0);
+    let services = Services {
+        services,
+        pods,
+        changes: changes.clone(),
+    };
+    (ServiceWatch { writer, changes }, services)
 }
 
 impl ServiceWatch {
@@ -52,8 +64,9 @@ impl ServiceWatch {
             .default_backoff()
             .reflect(self.writer)
             .for_each(|event| {
-                if let Err(error) = event {
-                    tracing::warn!(%error, "the watch for Services was interrupted");
+                match event {
+                    Ok(_) => self.changes.send_modify(|count| *count += 1),
+                    Err(error) => tracing::warn!(%error, "the watch for Services was interrupted"),
                 }
                 futures::future::ready(())
             });
@@ -61,41 +74,57 @@ impl ServiceWatch {
     }
 }
 
-/// A host name taken apart.
-#[derive(Debug, PartialEq, Eq)]
-struct Name<'a> {
-    service: &'a str,
-    namespace: &'a str,
-    /// Only a Service can have this name: it ends in `.svc` or `.svc.cluster.local`.
-    certain: bool,
+impl Services {
+    /// Where all Services lead now, in the order of their names: for a workload that looks names up in another process.
+    pub(crate) fn routes(&self) -> Vec<ServiceRoute> {
+        let mut routes: Vec<ServiceRoute> = self
+            .services
+            .state()
+            .iter()
+            .filter_map(|service| {
+                Some(ServiceRoute {
+                    namespace: service.namespace().unwrap_or_default(),
+                    name: service.name_any(),
+                    route: route(service, &self.pods)?,
+                })
+            })
+            .collect();
+        routes.sort_by(|one, other| (&one.namespace, &one.name).cmp(&(&other.namespace, &other.name)));
+        routes
+    }
+
+    /// Changes whenever a Service may lead elsewhere.
+    pub(crate) fn changes(&self) -> Changes {
+        let mut changes = Changes {
+            services: self.changes.subscribe(),
+            pods: self.pods.changes(),
+        };
+        // Whoever asks looks at the routes first.
+        changes.services.mark_changed();
+        changes
+    }
 }
 
-fn parse<'a>(host: &'a str, from_namespace: &'a str) -> Option<Name<'a>> {
-    let host = host.strip_suffix('.').unwrap_or(host);
-    let (rest, certain) = match host
-        .strip_suffix(".svc.cluster.local")
-        .or_else(|| host.strip_suffix(".svc"))
-    {
-        Some(rest) => (rest, true),
-        None => (host, false),
-    };
-    let mut labels = rest.split('.');
-    let (service, namespace) = match (labels.next(), labels.next(), labels.next()) {
-        (Some(service), Some(namespace), None) => (service, namespace),
-        (Some(service), None, None) if !certain => (service, from_namespace),
-        _ => return None,
-    };
-    (!service.is_empty() && !namespace.is_empty()).then_some(Name {
-        service,
-        namespace,
-        certain,
-    })
+/// Says that a Service may lead elsewhere.
+pub(crate) struct Changes {
+    services: watch::Receiver<u64>,
+    pods: watch::Receiver<u64>,
+}
+
+impl Changes {
+    /// Returns once something has changed since the last time; an error means that nothing will any more.
+    pub(crate) async fn changed(&mut self) -> Result<(), watch::error::RecvError> {
+        tokio::select! {
+            changed = self.services.changed() => changed,
+            changed = self.pods.changed() => changed,
+        }
+    }
 }
 
 impl ServiceResolver for Services {
     fn resolve(&self, host: &str, port: u16, from_namespace: &str) -> Resolution {
         let host = host.to_ascii_lowercase();
-        let Some(name) = parse(&host, from_namespace) else {
+        let Some(name) = ServiceName::parse(&host, from_namespace) else {
             return Resolution::NotAService;
         };
         let reference = ObjectRef::<Service>::new(name.service).within(name.namespace);
@@ -109,55 +138,117 @@ impl ServiceResolver for Services {
     }
 }
 
+/// Where a Service leads.
+enum Target<'a> {
+    /// To one address, whatever the port.
+    Address(SocketAddr),
+    /// It is another name for this host.
+    Host(&'a str),
+    /// To the Pods with these labels.
+    Pods(&'a BTreeMap<String, String>),
+    /// Nowhere.
+    Nothing,
+}
+
+fn target(service: &Service) -> Target<'_> {
+    if let Some(address) = service.annotations().get(LOCAL_ADDRESS) {
+        return match local_address(address) {
+            Some(address) => Target::Address(address),
+            None => {
+                tracing::warn!(
+                    service = %service.name_any(), namespace = ?service.namespace(), annotation = LOCAL_ADDRESS, value = %address,
+                    "the annotation is no HOST:PORT with an address or localhost"
+                );
+                Target::Nothing
+            }
+        };
+    }
+    let Some(spec) = &service.spec else {
+        return Target::Nothing;
+    };
+    if spec.type_.as_deref() == Some("ExternalName") {
+        return spec
+            .external_name
+            .as_deref()
+            .map_or(Target::Nothing, Target::Host);
+    }
+    match spec.selector.as_ref().filter(|selector| !selector.is_empty()) {
+        Some(selector) => Target::Pods(selector),
+        None => Target::Nothing,
+    }
+}
+
+/// The port of the Pods that a Service's port leads to.
+fn port_of(service: &Service, port: u16) -> Option<PortReference> {
+    let spec = service.spec.as_ref()?;
+    let ports = spec.ports.as_deref().unwrap_or_default();
+    if is_headless(service) {
+        // A headless Service's name stands for the Pods themselves, so the port is theirs.
+        return Some(PortReference::Number(port));
+    }
+    let found = ports.iter().find(|candidate| candidate.port == i32::from(port))?;
+    match &found.target_port {
+        Some(IntOrString::String(name)) => Some(PortReference::Name(name.clone())),
+        Some(IntOrString::Int(number)) if *number != 0 => {
+            u16::try_from(*number).ok().map(PortReference::Number)
+        }
+        _ => Some(PortReference::Number(port)),
+    }
+}
+
+fn is_headless(service: &Service) -> bool {
+    let spec = service.spec.as_ref();
+    spec.and_then(|spec| spec.cluster_ip.as_deref()) == Some("None")
+}
+
+fn selects(selector: &BTreeMap<String, String>, labels: &BTreeMap<String, String>) -> bool {
+    selector
+        .iter()
+        .all(|(name, value)| labels.get(name) == Some(value))
+}
+
 fn resolve(service: &Service, port: u16, pods: &PodTable) -> Resolution {
     let namespace = service.namespace().unwrap_or_default();
     let none = || Resolution::NoEndpoint {
         service: format!("{namespace}/{}", service.name_any()),
     };
-    if let Some(address) = service.annotations().get(LOCAL_ADDRESS) {
-        return match local_address(address) {
-            Some(address) => Resolution::Endpoint(address),
-            None => {
-                tracing::warn!(
-                    service = %service.name_any(), %namespace, annotation = LOCAL_ADDRESS, value = %address,
-                    "the annotation is no HOST:PORT with an address or localhost"
-                );
-                none()
-            }
-        };
-    }
-    let Some(spec) = &service.spec else { return none() };
-    if spec.type_.as_deref() == Some("ExternalName") {
-        return match &spec.external_name {
-            Some(host) => Resolution::External { host: host.clone() },
-            None => none(),
-        };
-    }
-    let Some(selector) = spec.selector.as_ref().filter(|selector| !selector.is_empty()) else {
-        return none();
-    };
-    let headless = spec.cluster_ip.as_deref() == Some("None");
-    let ports = spec.ports.as_deref().unwrap_or_default();
-    let target = match ports.iter().find(|candidate| candidate.port == i32::from(port)) {
-        // A headless Service's name stands for the Pods themselves, so the port is theirs.
-        _ if headless => PortReference::Number(port),
-        Some(found) => match &found.target_port {
-            Some(IntOrString::String(name)) => PortReference::Name(name.clone()),
-            Some(IntOrString::Int(number)) if *number != 0 => match u16::try_from(*number) {
-                Ok(number) => PortReference::Number(number),
-                Err(_) => return none(),
-            },
-            _ => PortReference::Number(port),
+    match target(service) {
+        Target::Address(address) => Resolution::Endpoint(address),
+        Target::Host(host) => Resolution::External {
+            host: host.to_owned(),
         },
-        None => return none(),
-    };
-    let matches = |labels: &std::collections::BTreeMap<String, String>| {
-        selector
-            .iter()
-            .all(|(name, value)| labels.get(name) == Some(value))
-    };
-    pods.address(&namespace, matches, &target)
-        .map_or_else(none, Resolution::Endpoint)
+        Target::Nothing => none(),
+        Target::Pods(selector) => port_of(service, port)
+            .and_then(|port| pods.address(&namespace, |labels| selects(selector, labels), &port))
+            .map_or_else(none, Resolution::Endpoint),
+    }
+}
+
+/// The same for all ports at once. A Service that leads nowhere has no ports.
+fn route(service: &Service, pods: &PodTable) -> Option<Route> {
+    let namespace = service.namespace().unwrap_or_default();
+    Some(match target(service) {
+        Target::Address(address) => Route::Address(address),
+        Target::Host(host) => Route::Host(host.to_owned()),
+        Target::Nothing => Route::Ports(BTreeMap::new()),
+        Target::Pods(selector) => {
+            let matches = |labels: &BTreeMap<String, String>| selects(selector, labels);
+            let ports: BTreeSet<u16> = if is_headless(service) {
+                pods.declared_numbers(&namespace, matches)
+            } else {
+                let ports = service.spec.as_ref()?.ports.as_deref().unwrap_or_default();
+                ports
+                    .iter()
+                    .filter_map(|port| u16::try_from(port.port).ok())
+                    .collect()
+            };
+            let addresses = |port: u16| {
+                let reference = port_of(service, port)?;
+                Some((port, pods.addresses(&namespace, matches, &reference)))
+            };
+            Route::Ports(ports.into_iter().filter_map(addresses).collect())
+        }
+    })
 }
 
 fn local_address(text: &str) -> Option<SocketAddr> {
@@ -201,6 +292,7 @@ mod tests {
         Services {
             services: store,
             pods,
+            changes: watch::Sender::new(0),
         }
     }
 
@@ -255,6 +347,59 @@ mod tests {
             service: "shop/missing".to_owned(),
         };
         assert_eq!(resolver.resolve("missing.shop.svc", 80, "shop"), missing);
+    }
+
+    #[test]
+    fn a_process_finds_by_the_routes_what_is_found_here() {
+        let ports = json!([{ "port": 80, "targetPort": "http" }, { "port": 82, "targetPort": "other" }, { "port": 8080 }]);
+        let mut local = service("local", json!({ "ports": [{ "port": 80 }] }));
+        local["metadata"]["annotations"] = json!({ LOCAL_ADDRESS: "localhost:9000" });
+        let mut broken = local.clone();
+        broken["metadata"]["name"] = json!("broken");
+        broken["metadata"]["annotations"] = json!({ LOCAL_ADDRESS: "nowhere" });
+        let here = resolver(&[
+            service(
+                "orders",
+                json!({ "selector": { "app": "orders" }, "ports": ports }),
+            ),
+            service(
+                "nobody",
+                json!({ "selector": { "app": "nobody" }, "ports": ports }),
+            ),
+            service("bare", json!({ "ports": ports })),
+            service(
+                "headless",
+                json!({ "clusterIP": "None", "selector": { "app": "orders" } }),
+            ),
+            service(
+                "external",
+                json!({ "type": "ExternalName", "externalName": "api.example.com" }),
+            ),
+            local,
+            broken,
+        ]);
+        let there = mainstay_workload::process::RouteTable::new(here.routes());
+        for name in [
+            "orders",
+            "nobody",
+            "bare",
+            "headless",
+            "external",
+            "local",
+            "broken",
+            "missing",
+            "orders.shop.svc",
+            "missing.shop.svc",
+            "example.com",
+        ] {
+            for port in [80, 82, 443, 8080] {
+                let found = (
+                    here.resolve(name, port, "shop"),
+                    there.resolve(name, port, "shop"),
+                );
+                assert_eq!(found.0, found.1, "{name}:{port}");
+            }
+        }
     }
 
     #[test]

@@ -36,13 +36,25 @@ const MODEL_VARIABLES: &[&str] = &[
     "GOOGLE_API_KEY",
 ];
 
+/// The variables by which a process finds certificates. The processes of Pods get them from the server's.
+const PROCESS_VARIABLES: &[&str] = &["SSL_CERT_FILE", "SSL_CERT_DIR"];
+
 /// Those of the model variables that are set.
+pub(crate) fn model_environment() -> BTreeMap<String, String> {
+    those_set(MODEL_VARIABLES)
+}
+
+/// Those of the variables for the processes of Pods that are set.
+pub(crate) fn process_environment() -> BTreeMap<String, String> {
+    those_set(PROCESS_VARIABLES)
+}
+
 #[expect(
     clippy::disallowed_methods,
     reason = "the one place that reads the environment"
 )]
-pub(crate) fn model_environment() -> BTreeMap<String, String> {
-    MODEL_VARIABLES
+fn those_set(names: &[&str]) -> BTreeMap<String, String> {
+    names
         .iter()
         .filter_map(|name| Some(((*name).to_owned(), std::env::var(name).ok()?)))
         .collect()
@@ -94,6 +106,19 @@ pub(crate) enum Command {
     /// The server process itself; `up --detach` starts it
     #[command(hide = true)]
     Serve(ServeArguments),
+    /// The process of one container; the server starts it
+    #[command(hide = true)]
+    Workload(WorkloadArguments),
+}
+
+/// `workload`
+#[derive(Args, Clone, Debug)]
+pub(crate) struct WorkloadArguments {
+    /// What it is, for lists of processes: NAMESPACE/POD/CONTAINER
+    pub(crate) title: String,
+    /// Which log lines of the program itself go to the container's log
+    #[arg(long, default_value = "warn", value_name = "FILTER")]
+    pub(crate) log: String,
 }
 
 /// The data directory where nothing names another.
@@ -178,6 +203,14 @@ pub(crate) struct ServeArguments {
         default_value = "on"
     )]
     pub(crate) node_running: Switch,
+    /// How Pods of the own image run: as tasks of the server, or each as a process (agents stay tasks)
+    #[arg(
+        long,
+        env = "MAINSTAY_ISOLATE",
+        value_name = "task|process",
+        default_value = "task"
+    )]
+    pub(crate) isolate: Isolate,
     /// Which log lines are written, as `tracing` directives
     #[arg(long, env = "MAINSTAY_LOG", default_value = "info", value_name = "FILTER")]
     pub(crate) log: String,
@@ -253,6 +286,25 @@ impl Switch {
     /// As it is written on the command line.
     pub(crate) fn word(self) -> &'static str {
         if self.is_on() { "on" } else { "off" }
+    }
+}
+
+/// How Pods run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Isolate {
+    /// In the server.
+    Task,
+    /// Each as a process.
+    Process,
+}
+
+impl Isolate {
+    /// The word on the command line.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Isolate::Task => "task",
+            Isolate::Process => "process",
+        }
     }
 }
 

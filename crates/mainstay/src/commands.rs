@@ -20,3 +20,4 @@ pub(crate) mod tool;
 pub(crate) mod up;
 pub(crate) mod version;
 pub(crate) mod wait;
+pub(crate) mod workload;

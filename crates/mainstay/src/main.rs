@@ -38,6 +38,10 @@ use crate::{
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
+    // With threads of its own, few of them: each counts against the memory that the container may hold.
+    if let Command::Workload(arguments) = &arguments.command {
+        return commands::workload::run(arguments);
+    }
     let program = program_name();
     let runtime = match tokio::runtime::Builder::new_multi_thread()
         .thread_name("mainstay")
@@ -65,6 +69,12 @@ fn main() -> ExitCode {
 async fn run(command: Command, program: &str) -> Result<ExitCode, Failure> {
     match command {
         Command::Policy(arguments) => return Ok(commands::policy::run(&arguments).await),
+        // `main` has begun it before there were threads here.
+        Command::Workload(arguments) => {
+            return Ok(tokio::task::block_in_place(|| {
+                commands::workload::run(&arguments)
+            }));
+        }
         Command::Up(arguments) => commands::up::run(&arguments, program).await,
         Command::Serve(arguments) => serve::in_background(&arguments).await,
         Command::Down(arguments) => {

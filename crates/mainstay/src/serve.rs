@@ -10,6 +10,7 @@ mod api_threads;
 mod definitions;
 mod delegation;
 mod directory;
+mod isolation;
 mod log_source;
 mod retention;
 
@@ -204,6 +205,7 @@ pub(crate) async fn start(arguments: &ServeArguments) -> Result<Running, Failure
             running: arguments.node_running.is_on(),
         },
         certificate_authority: Some(serving.certificate_authority.clone()),
+        isolation: isolation::of(arguments, &serving, &clock)?,
     });
     let handle = node.handle();
     logs.connect(handle.logs.clone());
@@ -348,19 +350,9 @@ fn not_opened(path: &Path, error: &dyn std::error::Error) -> Failure {
 }
 
 fn known_roles(agent: roles::agent::Agent, clock: &SharedClock) -> Roles {
-    let mock_model = roles::mock_model::MockModelRole {
-        clock: Arc::clone(clock),
-    };
-    [
-        (
-            "agent".to_owned(),
-            Arc::new(agent) as Arc<dyn mainstay_workload::Role>,
-        ),
-        ("demo".to_owned(), Arc::new(roles::demo::Demo)),
-        ("mock-model".to_owned(), Arc::new(mock_model)),
-        ("probe".to_owned(), Arc::new(roles::probe::Probe)),
-    ]
-    .into()
+    let mut known = roles::without_shared_state(clock);
+    known.insert("agent".to_owned(), Arc::new(agent));
+    known
 }
 
 fn controllers(

@@ -29,6 +29,8 @@ pub struct WorkloadContext {
     pub readiness: Readiness,
     /// Cancelled when the Pod is to end. The role stops accepting work, finishes what it must, and returns.
     pub cancellation: CancellationToken,
+    /// Whether the process is the workload's alone: what ends the process then ends nobody else.
+    pub own_process: bool,
 }
 
 impl std::fmt::Debug for WorkloadContext {

@@ -1,10 +1,11 @@
-//! One run of a container: a role as a task, with its ports.
+//! One run of a container: a role as a task, or a process with a task that follows it; and the ports of a role.
 
 use std::io;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use futures::future::BoxFuture;
 use mainstay_telemetry::task;
 use mainstay_workload::{Ports, ReadinessState, Role, ServeError, WorkloadContext};
 use tokio::net::TcpListener;
@@ -21,12 +22,18 @@ pub(super) enum Event {
     Exited { container: usize, outcome: Outcome },
 }
 
-/// How a role's task ended.
+/// How a run ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
     Completed,
     Failed(String),
     Panicked(String),
+    /// Its process ended, otherwise than well.
+    Exited {
+        code: i32,
+        reason: &'static str,
+        message: Option<String>,
+    },
     /// It did not end when it was told to.
     Aborted,
 }
@@ -39,6 +46,11 @@ impl Outcome {
             Self::Failed(message) => (1, "Error", Some(message)),
             // What a Rust program that panics exits with.
             Self::Panicked(message) => (101, "Error", Some(format!("panicked: {message}"))),
+            Self::Exited {
+                code,
+                reason,
+                message,
+            } => (code, reason, message),
             // Killed by signal 9.
             Self::Aborted => (
                 137,
@@ -57,16 +69,15 @@ pub(super) struct Run {
 }
 
 impl Run {
-    /// Starts the role. Its end and each change of its readiness arrive in `events`.
+    /// Starts the work. Its end and each change of its readiness arrive in `events`.
     pub(super) fn start(
         container: usize,
-        role: Arc<dyn Role>,
-        context: WorkloadContext,
+        work: BoxFuture<'static, Outcome>,
+        cancellation: CancellationToken,
         readiness: watch::Receiver<ReadinessState>,
         events: mpsc::Sender<Event>,
     ) -> Self {
-        let cancellation = context.cancellation.clone();
-        let running = task::spawn("role", async move { role.run(context).await });
+        let running = task::spawn("role", work);
         let abort = running.abort_handle();
         // Ends with the role, whose end it reports.
         task::spawn("container", report(container, running, readiness, events));
@@ -93,7 +104,7 @@ impl Drop for Run {
 
 async fn report(
     container: usize,
-    mut running: tokio::task::JoinHandle<Result<(), mainstay_workload::RoleError>>,
+    mut running: tokio::task::JoinHandle<Outcome>,
     mut readiness: watch::Receiver<ReadinessState>,
     events: mpsc::Sender<Event>,
 ) {
@@ -115,8 +126,7 @@ async fn report(
         }
     };
     let outcome = match ended {
-        Ok(Ok(())) => Outcome::Completed,
-        Ok(Err(error)) => Outcome::Failed(error.message),
+        Ok(outcome) => outcome,
         Err(error) if error.is_panic() => {
             Outcome::Panicked(task::panic_message(error.into_panic().as_ref()).to_owned())
         }
@@ -124,6 +134,14 @@ async fn report(
     };
     // Without a receiver the Pod is gone, and nobody asks.
     let _ = events.send(Event::Exited { container, outcome }).await;
+}
+
+/// The work of a role in this process.
+pub(super) async fn as_task(role: Arc<dyn Role>, context: WorkloadContext) -> Outcome {
+    match role.run(context).await {
+        Ok(()) => Outcome::Completed,
+        Err(error) => Outcome::Failed(error.message),
+    }
 }
 
 /// The ports of one container: each a free loopback port, or a router that the front door asks.
@@ -137,7 +155,7 @@ pub(super) struct ContainerPorts {
 
 impl ContainerPorts {
     /// The name under which a port is kept: it can be asked for by its name or its number.
-    fn declared(&self, port: &str) -> Option<&str> {
+    pub(super) fn declared(&self, port: &str) -> Option<&str> {
         let number = port.parse::<u16>().ok();
         let own = self
             .declared

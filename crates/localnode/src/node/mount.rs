@@ -21,6 +21,10 @@ use super::environment::{ConfigError, expand};
 use super::volumes::{Content, FileContent, is_inside};
 
 const PRESENT: &str = "..data";
+/// The volume with which a container finds the Kubernetes API. No volume of a Pod has such a name.
+const ACCESS: &str = "..kubernetes";
+/// Where containers look for it.
+const ACCESS_PATH: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 
 /// The files of one Pod.
 #[derive(Clone, Debug)]
@@ -58,6 +62,42 @@ impl PodFiles {
             })?;
         }
         Ok(())
+    }
+
+    /// Brings the volume to `files` by which a container speaks to the Kubernetes API.
+    pub(crate) fn write_access(
+        &self,
+        files: BTreeMap<String, FileContent>,
+        stamp: &str,
+    ) -> Result<(), ConfigError> {
+        self.write(&[(ACCESS.to_owned(), Content::Files(files))].into(), stamp)
+    }
+
+    /// The folder of these files.
+    pub(crate) fn access(&self) -> PathBuf {
+        self.volume(ACCESS)
+    }
+
+    /// Shows these files in a container's root where each client looks for them, unless something is mounted there.
+    pub(crate) fn mount_access(&self, container: &str) -> Result<(), ConfigError> {
+        let root = self.root(container);
+        let Some(target) = below(&root, ACCESS_PATH) else {
+            return Ok(());
+        };
+        match link(&root, &self.access(), "", &target, false) {
+            Err(error)
+                if !matches!(
+                    error.kind(),
+                    io::ErrorKind::AlreadyExists | io::ErrorKind::Unsupported
+                ) =>
+            {
+                Err(ConfigError::Write {
+                    place: format!("container {container:?}"),
+                    error: error.to_string(),
+                })
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Lays out a container's root anew: a link for each of its mounts.

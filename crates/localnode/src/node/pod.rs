@@ -5,6 +5,7 @@
 //! knows of its containers is in `containers`; everything else it reads anew. `starting.rs`, `reporting.rs` and `ending.rs` do the work.
 
 mod ending;
+mod launching;
 mod reporting;
 mod runtime;
 mod starting;
@@ -98,7 +99,7 @@ impl Worker {
             containers: containers_of(&pod),
             declared: declared_ports(&pod),
             references: objects::references(&pod),
-            tokens: Tokens::of(&pod),
+            tokens: launching::tokens(&pod, &shared),
             files: PodFiles::new(&shared.pods_folder, &uid),
             blocked: image::check(&pod, &shared.roles).err(),
             written: None,

@@ -38,6 +38,14 @@ pub(crate) struct TokenKey {
 }
 
 impl TokenKey {
+    /// The token by which a Pod speaks to this API.
+    pub(crate) fn of_the_api() -> Self {
+        Self {
+            audience: None,
+            seconds: USUAL_SECONDS,
+        }
+    }
+
     pub(crate) fn of(source: &ServiceAccountTokenProjection) -> Self {
         Self {
             audience: source.audience.clone().filter(|audience| !audience.is_empty()),
@@ -87,6 +95,12 @@ impl Tokens {
             issued: BTreeMap::new(),
             serial: 0,
         }
+    }
+
+    /// With a further one.
+    pub(crate) fn and(mut self, key: TokenKey) -> Self {
+        self.wanted.insert(key);
+        self
     }
 
     /// When the next token is to be replaced.

@@ -14,7 +14,7 @@ use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Client, Resource};
 use mainstay_kubeapi::{Api as KubeApi, ApiOptions, Identity};
 use mainstay_localnode::{
-    BackOffOptions, Clients, Handle, JobBackOffOptions, LocalNode, LocalNodeOptions, Parts,
+    BackOffOptions, Clients, Handle, Isolation, JobBackOffOptions, LocalNode, LocalNodeOptions, Parts,
 };
 use mainstay_store::kube::{KubeOptions, KubeStore};
 use mainstay_telemetry::clock::{self, SharedClock};
@@ -105,6 +105,7 @@ impl World {
             random: random::system(),
             certificate_authority: Some(CERTIFICATE.to_owned()),
             parts,
+            isolation: Isolation::Task,
         })
         .with_back_off(back_off)
         .with_job_back_off(JobBackOffOptions {
@@ -462,6 +463,7 @@ pub(crate) async fn ends_when_cancelled(client: Client) {
         random: random::system(),
         certificate_authority: Some(CERTIFICATE.to_owned()),
         parts: Parts::default(),
+        isolation: Isolation::Task,
     });
     let stop = CancellationToken::new();
     let running = task::spawn("local-node", node.run(stop.clone()));

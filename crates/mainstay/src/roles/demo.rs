@@ -3,12 +3,16 @@
 use async_trait::async_trait;
 use mainstay_workload::{Role, RoleError, WorkloadContext};
 
-use super::orders;
+use super::{faults, orders};
 
 /// The most lines that `demo count` writes.
 const MOST: u32 = 10_000;
 
-/// `demo orders` serves until it is told to end; `demo count NUMBER` ends by itself, as the Pods of a Job do.
+/// What there is to choose from.
+const KNOWN: &str = "`orders`, `count NUMBER`, `faults KIND`";
+
+/// `demo orders` serves until it is told to end; `demo count NUMBER` ends by itself, as the Pods of a Job do; `demo faults
+/// KIND` fails.
 #[derive(Debug)]
 pub(crate) struct Demo;
 
@@ -19,12 +23,13 @@ impl Role for Demo {
         match arguments.as_slice() {
             ["orders"] => orders::serve(&context).await,
             ["count", number] => count(&context, number),
+            ["faults", kind @ ..] => faults::fail(&context, kind).await,
             [other, ..] => Err(RoleError::new(format!(
-                "there is no demo `{other}` with these arguments; known: `orders`, `count NUMBER`"
+                "there is no demo `{other}` with these arguments; known: {KNOWN}"
             ))),
-            [] => Err(RoleError::new(
-                "name a demo as the second argument; known: `orders`, `count NUMBER`",
-            )),
+            [] => Err(RoleError::new(format!(
+                "name a demo as the second argument; known: {KNOWN}"
+            ))),
         }
     }
 }

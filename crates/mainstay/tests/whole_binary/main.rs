@@ -17,6 +17,7 @@ mod data_directory;
 mod examples;
 mod failing_parts;
 mod families;
+mod isolation;
 mod kills;
 mod parked;
 #[cfg(target_os = "linux")]

@@ -3,15 +3,14 @@
 use std::sync::Arc;
 
 use kube::ResourceExt;
-use mainstay_workload::{
-    FileRoot, Identity, LogSink, Readiness, ReadinessState, WorkloadContext, WorkloadLog,
-};
+use mainstay_workload::{Readiness, ReadinessState};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::launching::Launch;
 use super::{RETRY, Start, Worker, may_start};
 use crate::logs::ContainerName;
-use crate::node::container::{ContainerPorts, Run};
+use crate::node::container::Run;
 use crate::node::environment::{self, ConfigError};
 use crate::node::status::State;
 use crate::node::{image, objects, volumes};
@@ -128,6 +127,7 @@ impl Worker {
         }
         let contents = volumes::contents(&self.pod, found)?;
         self.files.write(&contents, &self.shared.stamp())?;
+        self.write_access(found)?;
         self.written = Some(versions);
         Ok(())
     }
@@ -140,9 +140,8 @@ impl Worker {
         };
         let environment = environment::environment(&pod, spec, found, &self.shared.host_environment)?;
         let mut words = environment::words(spec, &environment).into_iter();
-        let role = words
-            .next()
-            .and_then(|role| self.shared.roles.get(&role).cloned());
+        let role_name = words.next().unwrap_or_default();
+        let role = self.shared.roles.get(&role_name).cloned();
         let unsupported = |what| ConfigError::Unsupported {
             place: format!("container {:?}", spec.name),
             what,
@@ -153,10 +152,6 @@ impl Worker {
             place: format!("container {:?}", spec.name),
             error: error.to_string(),
         };
-        let connector = self
-            .shared
-            .connector(&self.namespace)
-            .map_err(|error| write_failed(&error))?;
         let container = &self.containers[index];
         let run = if container.begun {
             container.restarts + 1
@@ -177,28 +172,18 @@ impl Worker {
             .start(&folder, &name, run, Arc::clone(&self.shared.clock))
             .map_err(|error| write_failed(&error))?;
         let (readiness, readiness_receiver) = Readiness::new();
-        let service_account = environment::service_account(&pod);
-        let context = WorkloadContext {
+        let cancellation = CancellationToken::new();
+        let launch = Launch {
+            container: spec,
+            role: (role_name, role),
             arguments: words.collect(),
             environment,
-            files: FileRoot::at(root),
-            connector,
-            log: WorkloadLog::new(Arc::clone(&log) as Arc<dyn LogSink>),
-            identity: Identity {
-                client: self.shared.clients.client(&self.namespace, &service_account),
-                namespace: self.namespace.clone(),
-                service_account,
-                pod: pod_name,
-            },
-            ports: Arc::new(ContainerPorts {
-                pods: self.shared.pods.clone(),
-                uid: self.uid.clone(),
-                container: spec.name.clone(),
-                declared: self.declared.clone(),
-            }),
+            root,
+            log: Arc::clone(&log),
             readiness,
-            cancellation: CancellationToken::new(),
+            cancellation: cancellation.clone(),
         };
+        let work = self.launch(launch)?;
         let runtime = &mut self.containers[index];
         runtime.restarts = run;
         runtime.begun = true;
@@ -211,8 +196,8 @@ impl Worker {
         let note = format!("Started container {}", runtime.name);
         runtime.run = Some(Run::start(
             index,
-            role,
-            context,
+            work,
+            cancellation,
             readiness_receiver,
             self.event_sender.clone(),
         ));
