@@ -4,6 +4,7 @@
 //! Everything runs in a temporary world on free loopback ports, and is stopped again.
 #![allow(clippy::print_stdout, reason = "a program whose output is tables")]
 
+mod mcp;
 mod parts;
 mod raw;
 mod table;
@@ -36,6 +37,9 @@ async fn main() -> Result<()> {
             .unwrap_or_else(|| "bin/mainstay".to_owned()),
     );
     allow_files()?;
+    if std::env::args().nth(2).as_deref() == Some("calls") {
+        return calls().await;
+    }
     let world = tempfile::tempdir()?;
     let mut rows = Vec::new();
 
@@ -82,9 +86,6 @@ async fn main() -> Result<()> {
     let (syncs, steps) = (world.path().join("steps"), &mut Vec::new());
     std::fs::create_dir_all(&syncs)?;
     parts::durable_steps(&syncs, steps).await?;
-    let calls = &mut Vec::new();
-    parts::tool_calls(world::service().await?, calls).await?;
-
     let load = world::World::start(&binary, world.path()).await?;
     let (added, streams, parked) = (&mut Vec::new(), &mut Vec::new(), &mut Vec::new());
     turns::added(&load, added).await?;
@@ -115,16 +116,24 @@ async fn main() -> Result<()> {
         "| streams | ideal | raw p99 | agent p50 | agent p99 | cores | cores of the mock | memory |",
         streams,
     );
-    table::print(
-        "A tool call over the same request by hand",
-        "| tool | raw p50 | raw p99 | ours p50 | ours p99 | added p50 | added p99 |",
-        calls,
-    );
+    calls().await?;
     table::print("Memory of idle sessions", "| state | each |", parked);
     table::print(
         "Durable steps",
         "| sessions | syncs/s of a file | steps/s | transactions/s | steps a sync | rows a step |",
         steps,
+    );
+    Ok(())
+}
+
+/// The calls of tools, which need nothing of the rest: `figures BINARY calls` takes them alone.
+async fn calls() -> Result<()> {
+    let rows = &mut Vec::new();
+    parts::tool_calls(world::service().await?, rows).await?;
+    table::print(
+        "A tool call over the same request by hand",
+        "| tool | raw p50 | raw p99 | ours p50 | ours p99 | added p50 | added p99 |",
+        rows,
     );
     Ok(())
 }

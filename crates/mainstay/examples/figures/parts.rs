@@ -13,7 +13,7 @@ use mainstay_store::payload::{Durability, NewEvent, NewMessage, PayloadOptions, 
 use mainstay_telemetry::{clock, random::SeededRandom};
 use mainstay_tools::{
     AgentIdentity, ToolInvocation, Toolset, ToolsetOptions,
-    config::{HandlerConfig, HandlerType, HttpConfig, ToolDefinition, ToolsConfig},
+    config::{HandlerConfig, HandlerType, McpConfig, McpTransport, ToolDefinition, ToolsConfig},
     policy::{Identity, PolicyEngine, PolicySet, PolicySpec},
 };
 use mainstay_workload::{Connector, FileRoot};
@@ -21,25 +21,64 @@ use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    mcp,
     raw::Raw,
     table::{milliseconds, percentile},
 };
 
 /// Calls that are timed.
 const CALLS: usize = 2_000;
+/// How long a backend that lists its tools itself is waited for.
+const DISCOVERED_WITHIN: Duration = Duration::from_secs(5);
 /// How long steps are stored.
 const STORING: Duration = Duration::from_secs(3);
 
-/// A call of an HTTP tool, decision and shaping included, beside the same request by hand.
+/// Calls of tools, decision included, each beside the same request by hand over the same loopback.
 pub(crate) async fn tool_calls(service: SocketAddr, rows: &mut Vec<String>) -> Result<()> {
-    let mut raw = Raw::connect(service).await?;
-    let mut by_hand = Vec::with_capacity(CALLS);
+    let mut handler = HandlerConfig::new("get", HandlerType::Http);
+    handler.http = Some(serde_json::from_value(json!({
+        "endpoint": format!("http://{service}"), "urlTemplate": format!("http://{service}/orders/{{id}}"), "method": "GET"
+    }))?);
+    handler.tool = Some(ToolDefinition {
+        name: "get_order".to_owned(),
+        ..ToolDefinition::default()
+    });
+    let by_hand = raw_requests(service, ("GET", "/orders/7", "")).await?;
+    rows.push(beside(
+        "HTTP, decision and shaping included",
+        &by_hand,
+        &calls(handler).await?,
+    ));
+
+    let server = mcp::server().await?;
+    let mut handler = HandlerConfig::new("orders", HandlerType::Mcp);
+    let endpoint = format!("http://{server}{}", mcp::PATH);
+    handler.mcp = Some(McpConfig::new(McpTransport::StreamableHttp, endpoint.as_str()));
+    let by_hand = raw_requests(server, ("POST", mcp::PATH, &mcp::call())).await?;
+    rows.push(beside(
+        "MCP over streamable HTTP, decision included",
+        &by_hand,
+        &calls(handler).await?,
+    ));
+    Ok(())
+}
+
+/// One request again and again over one kept connection.
+async fn raw_requests(host: SocketAddr, (method, path, body): (&str, &str, &str)) -> Result<Vec<Duration>> {
+    let mut raw = Raw::connect(host).await?;
+    let mut times = Vec::with_capacity(CALLS);
     for _ in 0..CALLS {
         let began = Instant::now();
-        raw.exchange("GET", "/orders/7", "").await?;
-        by_hand.push(began.elapsed());
+        raw.exchange(method, path, body).await?;
+        times.push(began.elapsed());
     }
-    let toolset = toolset(service)?;
+    Ok(times)
+}
+
+/// The tool `get_order` of a handler, called as a turn calls it.
+async fn calls(handler: HandlerConfig) -> Result<Vec<Duration>> {
+    let toolset = toolset(handler)?;
+    toolset.settled(DISCOVERED_WITHIN).await;
     let invocation = ToolInvocation {
         call_id: "c".to_owned(),
         tool: "get_order".to_owned(),
@@ -50,39 +89,33 @@ pub(crate) async fn tool_calls(service: SocketAddr, rows: &mut Vec<String>) -> R
         headers: Default::default(),
         cancel: CancellationToken::new(),
     };
-    let mut ours = Vec::with_capacity(CALLS);
+    let mut times = Vec::with_capacity(CALLS);
     for _ in 0..CALLS {
         let began = Instant::now();
         let decision = toolset.decide(&invocation);
         let outcome = toolset.execute(&invocation, &decision).await;
-        ours.push(began.elapsed());
+        times.push(began.elapsed());
         if outcome.is_error {
             bail!("{}", outcome.text());
         }
     }
-    let added = |share| percentile(&ours, share).saturating_sub(percentile(&by_hand, share));
-    rows.push(format!(
-        "| HTTP tool | {} | {} | {} | {} | {} | {} |",
-        milliseconds(percentile(&by_hand, 0.5)),
-        milliseconds(percentile(&by_hand, 0.99)),
-        milliseconds(percentile(&ours, 0.5)),
-        milliseconds(percentile(&ours, 0.99)),
-        milliseconds(added(0.5)),
-        milliseconds(added(0.99)),
-    ));
-    Ok(())
+    Ok(times)
 }
 
-fn toolset(service: SocketAddr) -> Result<Toolset> {
-    let http: HttpConfig = serde_json::from_value(json!({
-        "endpoint": format!("http://{service}"), "urlTemplate": format!("http://{service}/orders/{{id}}"), "method": "GET"
-    }))?;
-    let mut handler = HandlerConfig::new("get", HandlerType::Http);
-    handler.http = Some(http);
-    handler.tool = Some(ToolDefinition {
-        name: "get_order".to_owned(),
-        ..ToolDefinition::default()
-    });
+fn beside(what: &str, by_hand: &[Duration], ours: &[Duration]) -> String {
+    let added = |share| percentile(ours, share).saturating_sub(percentile(by_hand, share));
+    format!(
+        "| {what} | {} | {} | {} | {} | {} | {} |",
+        milliseconds(percentile(by_hand, 0.5)),
+        milliseconds(percentile(by_hand, 0.99)),
+        milliseconds(percentile(ours, 0.5)),
+        milliseconds(percentile(ours, 0.99)),
+        milliseconds(added(0.5)),
+        milliseconds(added(0.99)),
+    )
+}
+
+fn toolset(handler: HandlerConfig) -> Result<Toolset> {
     let permit = PolicySpec {
         name: "load".to_owned(),
         registry: "load".to_owned(),
