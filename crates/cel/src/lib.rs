@@ -46,4 +46,7 @@ pub use error::{CompileError, EvaluationError, EvaluationErrorKind};
 pub use escape::escape_property;
 pub use functions::NamedFormat;
 pub use program::{Program, Variables};
-pub use value::{Extension, JsonTooLarge, Key, Map, Network, Quantity, Timestamp, Type, Url, Value, Version};
+pub use value::{
+    Extension, JsonTooLarge, Key, Map, Network, Notation, Quantity, Timestamp, Type, Url, Value, Version,
+    canonical_quantity,
+};

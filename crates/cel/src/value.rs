@@ -20,7 +20,7 @@ pub(crate) use compare::{Comparison, compare_numbers, ordering};
 pub use extension::{Extension, Network};
 pub use json::JsonTooLarge;
 pub use map::{Key, Map};
-pub use quantity::Quantity;
+pub use quantity::{Notation, Quantity, canonical_quantity};
 pub use timestamp::Timestamp;
 pub use url::Url;
 pub use version::Version;

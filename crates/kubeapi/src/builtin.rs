@@ -5,9 +5,9 @@ pub(crate) mod conversion;
 pub(crate) mod definitions;
 mod kind;
 mod kinds;
-pub(crate) mod quantity;
 pub mod services;
 pub(crate) mod strategy;
+pub(crate) mod validation;
 
 pub use kind::{Column, ColumnSource, KindInfo, ScalePaths, Subresource};
 pub use kinds::Kinds;

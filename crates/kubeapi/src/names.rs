@@ -248,6 +248,11 @@ pub(crate) fn check_metadata(object: &Value, rule: NameRule, builtin: bool) -> V
     errors
 }
 
+/// What is wrong with annotations that are not those of an object itself.
+pub(crate) fn check_annotations(annotations: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
+    check_string_map(Some(annotations), path, false, errors);
+}
+
 fn check_string_map(map: Option<&Value>, path: &FieldPath, labels: bool, errors: &mut Vec<FieldError>) {
     let Some(map) = map.filter(|map| !map.is_null()) else {
         return;

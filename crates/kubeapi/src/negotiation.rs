@@ -124,34 +124,37 @@ fn accept_header(headers: &HeaderMap) -> String {
     texts.join(",")
 }
 
-/// What is accepted and can be written, the client's favourite first. JSON and YAML come before protobuf, whatever the
-/// client likes best: what is stored is JSON, and nothing needs to be written anew.
-fn clauses(accept: &str) -> Vec<(Encoding, Clause<'_>)> {
-    let mut clauses: Vec<(Encoding, Clause<'_>)> = accept
-        .split(',')
-        .map(|text| Clause::parse(text.trim()))
+/// What of an `Accept` header can be written, the client's favourite first. JSON and YAML come before protobuf, whatever
+/// the client likes best: what is stored is JSON, and nothing needs to be written anew. This is the one place where a
+/// header is weighed.
+fn preferred(accept: &str) -> Vec<(Encoding, Clause<'_>)> {
+    let mut preferred: Vec<(Encoding, Clause<'_>)> = clauses(accept)
         .filter_map(|clause| Some((clause.encoding()?, clause)))
         .collect();
     // Stable, so that equal quality keeps the client's order.
-    clauses.sort_by(|(left_encoding, left), (right_encoding, right)| {
+    preferred.sort_by(|(left_encoding, left), (right_encoding, right)| {
         let is_protobuf = |encoding: &Encoding| *encoding == Encoding::Protobuf;
         is_protobuf(left_encoding)
             .cmp(&is_protobuf(right_encoding))
             .then(right.quality.total_cmp(&left.quality))
     });
-    clauses
+    preferred
 }
 
-/// Picks the first form in the client's order of preference that is among `offered`.
+fn clauses(accept: &str) -> impl Iterator<Item = Clause<'_>> {
+    accept.split(',').map(|text| Clause::parse(text.trim()))
+}
+
+/// Picks the form of an answer among `offered`.
 ///
 /// # Errors
-/// 406 with the reference's text when there is none.
+/// 406 with the reference's text when the client accepts none of them.
 pub(crate) fn accepted_form(headers: &HeaderMap, offered: &[Form]) -> ApiResult<Form> {
     let accept = accept_header(headers);
     if accept.trim().is_empty() {
         return Ok(Form::Plain);
     }
-    clauses(&accept)
+    preferred(&accept)
         .iter()
         .find_map(|(_, clause)| clause.form(offered))
         .ok_or_else(not_acceptable)
@@ -175,11 +178,12 @@ pub(crate) fn rendering(headers: &HeaderMap) -> Rendering {
         Form::Discovery,
     ];
     let accept = accept_header(headers);
-    let clauses = clauses(&accept);
-    let chosen = clauses
+    let preferred = preferred(&accept);
+    // A refusal of a form is still written as the client reads.
+    let chosen = preferred
         .iter()
         .find(|(_, clause)| clause.form(&EVERY).is_some())
-        .or(clauses.first());
+        .or(preferred.first());
     chosen.map_or(
         Rendering {
             encoding: Encoding::Json,
@@ -192,17 +196,19 @@ pub(crate) fn rendering(headers: &HeaderMap) -> Rendering {
     )
 }
 
+/// Whether a client accepts one of these media types, in whatever form; one that says nothing accepts all.
+fn accepts(headers: &HeaderMap, produced: &[&str]) -> bool {
+    let accept = accept_header(headers);
+    accept.trim().is_empty()
+        || clauses(&accept).any(|clause| clause.media == "*/*" || produced.contains(&clause.media))
+}
+
 /// Refuses a client that accepts no media type which the paths of built-in kinds are written in. Requirement KA-007.
 ///
 /// # Errors
 /// 406 that lists them; those of watches are among them where the path can be watched.
 pub(crate) fn check_media_type(headers: &HeaderMap, produced: &[&str]) -> ApiResult<()> {
-    let accept = accept_header(headers);
-    let fits = |clause: &str| {
-        let media = clause.split(';').next().unwrap_or_default().trim();
-        media == "*/*" || produced.contains(&media)
-    };
-    if accept.trim().is_empty() || accept.split(',').any(fits) {
+    if accepts(headers, produced) {
         return Ok(());
     }
     Err(ApiError::bare(
@@ -212,6 +218,18 @@ pub(crate) fn check_media_type(headers: &HeaderMap, produced: &[&str]) -> ApiRes
             produced.join(", ")
         ),
     ))
+}
+
+/// 406 for a client that accepts none of these media types, where the reference has other words for it.
+///
+/// # Errors
+/// That refusal.
+pub(crate) fn check_accepted(headers: &HeaderMap, produced: &[&str]) -> ApiResult<()> {
+    if accepts(headers, produced) {
+        Ok(())
+    } else {
+        Err(none_of(&produced.join(", ")))
+    }
 }
 
 /// The media types of objects.
@@ -369,6 +387,17 @@ mod tests {
         );
         check_media_type(&accept("text/html, */*;q=0.1"), &OBJECTS).unwrap();
         check_media_type(&accept("application/json;as=Table"), &COLLECTIONS).unwrap();
+        check_accepted(
+            &accept("text/html, application/json;q=0.1"),
+            &["application/json"],
+        )
+        .unwrap();
+        assert_eq!(
+            check_accepted(&accept("application/xml"), &["application/json"])
+                .unwrap_err()
+                .message,
+            "only the following media types are accepted: application/json"
+        );
     }
 
     #[test]

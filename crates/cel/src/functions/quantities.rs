@@ -86,7 +86,7 @@ fn two(name: &str, arguments: &[Value]) -> Result<(Quantity, Quantity), Evaluati
 
 pub(super) fn add(_: &mut Context<'_>, arguments: &[Value]) -> Evaluated {
     let (left, right) = two("add", arguments)?;
-    Ok(Value::extension(Extension::Quantity(left.add(right))))
+    Ok(Value::extension(Extension::Quantity(left.plus(right))))
 }
 
 pub(super) fn subtract(_: &mut Context<'_>, arguments: &[Value]) -> Evaluated {

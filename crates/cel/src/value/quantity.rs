@@ -1,6 +1,10 @@
 //! Quantities (`1500m`, `2Gi`, `1e3`) as Kubernetes reads, compares and adds them.
 
+mod canonical;
+
 use std::cmp::Ordering;
+
+pub use canonical::{Notation, canonical_quantity};
 
 /// Digits that surely fit 64 bits.
 const SAFE_DIGITS: usize = 18;
@@ -35,8 +39,11 @@ impl Quantity {
         }
     }
 
-    /// Reads a quantity; the error is the reference's explanation.
-    pub(crate) fn parse(text: &str) -> Result<Self, &'static str> {
+    /// Reads a quantity.
+    ///
+    /// # Errors
+    /// The reference's explanation for a text that is none.
+    pub fn parse(text: &str) -> Result<Self, &'static str> {
         if text.is_empty() {
             return Err(WRONG_FORM);
         }
@@ -114,11 +121,12 @@ impl Quantity {
     }
 
     /// -1, 0 or 1.
-    pub(crate) fn sign(self) -> i64 {
+    pub fn sign(self) -> i64 {
         i64::try_from(self.nanos().signum()).unwrap_or(0)
     }
 
-    pub(crate) fn compare(self, other: Self) -> Ordering {
+    /// Which of two is larger.
+    pub fn compare(self, other: Self) -> Ordering {
         self.nanos().cmp(&other.nanos())
     }
 
@@ -140,7 +148,19 @@ impl Quantity {
         }
     }
 
-    pub(crate) fn add(self, other: Self) -> Self {
+    /// Whether nothing is left over when it is counted in ones.
+    pub fn is_whole(self) -> bool {
+        self.nanos() % NANO == 0
+    }
+
+    /// Whether it is a multiple of `unit`; never of nothing.
+    pub fn is_multiple_of(self, unit: Self) -> bool {
+        self.nanos().checked_rem(unit.nanos()) == Some(0)
+    }
+
+    /// The sum; what is too large for it stays at the end of what there is.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
         let small = match (self.amount, other.amount) {
             (Amount::Small { value: 0, .. }, Amount::Small { .. }) => return other,
             (Amount::Small { .. }, Amount::Small { value: 0, .. }) => return self,
@@ -169,7 +189,7 @@ impl Quantity {
                 nanos: other.nanos().saturating_neg(),
             },
         };
-        self.add(Self { amount: negated })
+        self.plus(Self { amount: negated })
     }
 }
 
@@ -265,9 +285,9 @@ mod tests {
         assert!(tiny.compare(read("0")).is_gt());
         assert!(tiny.compare(read("2n")).is_lt());
         assert_eq!(tiny.sign(), 1);
-        assert!(huge.add(read("0.1")).compare(read("1E")).is_gt());
+        assert!(huge.plus(read("0.1")).compare(read("1E")).is_gt());
         assert!(read("0.1").subtract(huge).compare(read("-1E")).is_lt());
-        assert!(read("0").add(huge).compare(read("1E")).is_gt());
+        assert!(read("0").plus(huge).compare(read("1E")).is_gt());
     }
 
     /// An exponent, at the ends of 32 bits as often as between.
@@ -297,7 +317,7 @@ mod tests {
                 for other in &read {
                     prop_assert_eq!(one.compare(*other), other.compare(*one).reverse());
                     // Where nothing is cut off, a sum lies on the side of what was added.
-                    let (grown, shrunk) = (one.add(*other).compare(*one), one.subtract(*other).compare(*one));
+                    let (grown, shrunk) = (one.plus(*other).compare(*one), one.subtract(*other).compare(*one));
                     match other.sign() {
                         0 => prop_assert!(grown.is_eq() && shrunk.is_eq()),
                         1 => prop_assert!(grown.is_ge() && shrunk.is_le()),
@@ -329,9 +349,12 @@ mod tests {
         assert_eq!(read("1Ki"), read("1024"));
         assert_eq!(read("1.5Gi"), read("1536Mi"));
         assert!(read("500Mi").compare(read("1Gi")).is_lt());
-        assert_eq!(read("50k").add(read("20")), read("50.02k"));
+        assert_eq!(read("50k").plus(read("20")), read("50.02k"));
         assert_eq!(read("0.1n"), read("1n"), "rounds up");
         assert_eq!(read("1000m").as_int(), None);
+        assert!(read("1000m").is_whole() && !read("100m").is_whole());
+        assert!(read("6Mi").is_multiple_of(read("2Mi")) && !read("3Mi").is_multiple_of(read("2Mi")));
+        assert!(!read("1").is_multiple_of(read("0")));
         assert_eq!(read("50k").as_int(), Some(50_000));
         for wrong in ["", "x", "1x", "1.2.3", "--1", "1Kii", "1 "] {
             assert!(Quantity::parse(wrong).is_err(), "{wrong}");

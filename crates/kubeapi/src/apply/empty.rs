@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 use crate::schema::{Node, NodeKind};
 
 /// Fields of built-in types that are structs and not pointers in the reference, so that an object always has them.
-const EMBEDDED_STRUCTS: [&str; 21] = [
+const EMBEDDED_STRUCTS: [&str; 22] = [
     "CronJobSpec/jobTemplate",
     "CustomResourceDefinitionSpec/names",
     "CustomResourceDefinitionStatus/acceptedNames",
@@ -23,6 +23,7 @@ const EMBEDDED_STRUCTS: [&str; 21] = [
     "NodeStatus/daemonEndpoints",
     "NodeStatus/nodeInfo",
     "PersistentVolumeClaimSpec/resources",
+    "PodTemplate/template",
     "PodTemplateSpec/metadata",
     "PodTemplateSpec/spec",
     "ReplicaSetSpec/template",

@@ -6,14 +6,12 @@ use std::{
     sync::{Arc, LazyLock, OnceLock},
 };
 
-use serde::Deserialize;
 use serde_json::{Map, Value, value::RawValue};
 
 use crate::schema::{Checks, ListType, MapType, Node, NodeKind};
 
 const DEFINITIONS: &str = include_str!("../../data/definitions.json");
 const DEFAULTS: &str = include_str!("../../data/defaults.json");
-const CONSTRAINTS: &str = include_str!("../../data/constraints.json");
 const REFERENCE: &str = "#/components/schemas/";
 const PREFIX: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.";
 
@@ -24,18 +22,6 @@ static INDEX: LazyLock<HashMap<&'static str, &'static RawValue>> =
 /// Defaults that the reference sets in code, by definition and property.
 static CODE_DEFAULTS: LazyLock<HashMap<&'static str, Map<String, Value>>> =
     LazyLock::new(|| serde_json::from_str(DEFAULTS).unwrap_or_default());
-
-/// What the reference demands in code, by definition and property.
-static CODE_CONSTRAINTS: LazyLock<HashMap<&'static str, HashMap<&'static str, Constraint>>> =
-    LazyLock::new(|| serde_json::from_str(CONSTRAINTS).unwrap_or_default());
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Constraint {
-    #[serde(default, rename = "enum")]
-    enumeration: Vec<Value>,
-    minimum: Option<f64>,
-}
 
 /// The published definition of that name.
 pub(crate) fn document(name: &str) -> Option<Value> {
@@ -146,7 +132,6 @@ impl Reader {
 
     fn object(&mut self, schema: &Value, definition: Option<&str>) -> NodeKind {
         let code_defaults = definition.and_then(|name| CODE_DEFAULTS.get(name));
-        let constraints = definition.and_then(|name| CODE_CONSTRAINTS.get(name));
         let mut properties = BTreeMap::new();
         if let Some(declared) = schema.get("properties").and_then(Value::as_object) {
             for (name, property) in declared {
@@ -157,14 +142,6 @@ impl Reader {
                 if let Some(default) = code_defaults.and_then(|defaults| defaults.get(name)) {
                     let mut own = Node::clone(&node);
                     own.default = Some(default.clone());
-                    node = Arc::new(own);
-                }
-                if let Some(constraint) = constraints.and_then(|constraints| constraints.get(name.as_str())) {
-                    let mut own = Node::clone(&node);
-                    let mut checks = own.checks.as_deref().cloned().unwrap_or_default();
-                    checks.enumeration.clone_from(&constraint.enumeration);
-                    checks.minimum = constraint.minimum;
-                    own.checks = Some(Arc::new(checks));
                     node = Arc::new(own);
                 }
                 properties.insert(name.clone(), node);
@@ -238,15 +215,9 @@ mod tests {
     fn the_data_files_can_be_read_and_name_what_is_published() {
         assert!(INDEX.len() > 100);
         assert!(CODE_DEFAULTS.len() > 10);
-        assert!(CODE_CONSTRAINTS.len() > 5);
-        let named = CODE_DEFAULTS
-            .iter()
-            .flat_map(|(definition, defaults)| {
-                defaults.keys().map(|property| (*definition, property.as_str()))
-            })
-            .chain(CODE_CONSTRAINTS.iter().flat_map(|(definition, constraints)| {
-                constraints.keys().map(|property| (*definition, *property))
-            }));
+        let named = CODE_DEFAULTS.iter().flat_map(|(definition, defaults)| {
+            defaults.keys().map(|property| (*definition, property.as_str()))
+        });
         for (definition, property) in named {
             let schema = document(definition).unwrap_or_else(|| panic!("{definition} is not published"));
             assert!(

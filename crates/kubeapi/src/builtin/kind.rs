@@ -174,7 +174,7 @@ impl KindInfo {
         warnings: &mut Vec<String>,
     ) -> Vec<FieldError> {
         if !self.custom {
-            return self.strategy.validate(&self.node, object, old);
+            return self.strategy.validate(object, old);
         }
         let mut errors = schema::validate_update(&self.node, object, old);
         errors.extend(schema::validate_embedded(&self.node, object));

@@ -7,9 +7,12 @@ use std::{collections::HashSet, ops::RangeInclusive};
 
 use serde_json::{Map, Value, json};
 
-use super::strategy::{
-    labels,
-    templates::{list, port_name, text, validate_port},
+use super::{
+    strategy::templates::text,
+    validation::{
+        Field,
+        services::{check_addresses, is_external, needs_health_check},
+    },
 };
 use crate::field::{FieldError, FieldPath};
 
@@ -60,7 +63,11 @@ pub(super) fn default(object: &mut Value) {
             port.insert("targetPort".to_owned(), number);
         }
     }
-    if matches!(kind.as_str(), "NodePort" | "LoadBalancer") {
+    let has_external = spec
+        .get("externalIPs")
+        .and_then(Value::as_array)
+        .is_some_and(|addresses| !addresses.is_empty());
+    if matches!(kind.as_str(), "NodePort" | "LoadBalancer") || (kind == "ClusterIP" && has_external) {
         spec.entry("externalTrafficPolicy").or_insert(json!("Cluster"));
     }
     if kind == "LoadBalancer" {
@@ -119,6 +126,11 @@ pub fn node_ports(service: &Value) -> Vec<i64> {
 /// If a port asked for is outside the range or taken, or none is left.
 pub fn allocate_node_ports(service: &mut Value, taken: &HashSet<i64>) -> Result<(), FieldError> {
     let mut taken = taken.clone();
+    choose_node_ports(service, &mut taken)?;
+    allocate_health_port(service, &taken)
+}
+
+fn choose_node_ports(service: &mut Value, taken: &mut HashSet<i64>) -> Result<(), FieldError> {
     let at = FieldPath::of("spec.ports");
     let Some(spec) = service.get_mut("spec").and_then(Value::as_object_mut) else {
         return Ok(());
@@ -163,6 +175,52 @@ pub fn allocate_node_ports(service: &mut Value, taken: &HashSet<i64>) -> Result<
         }
     }
     Ok(())
+}
+
+/// Gives a Service whose traffic stays on the nodes a port at which they say whether they take any.
+fn allocate_health_port(service: &mut Value, taken: &HashSet<i64>) -> Result<(), FieldError> {
+    let spec = Field::of(service, "spec");
+    if !needs_health_check(&spec) || spec.number_of("healthCheckNodePort") != 0 {
+        return Ok(());
+    }
+    let path = FieldPath::of("spec.healthCheckNodePort");
+    let free = NODE_PORTS.clone().find(|number| !taken.contains(number));
+    let free = free.ok_or_else(|| {
+        FieldError::invalid(&path, json!(0), "failed to allocate a nodePort: range is full")
+    })?;
+    if let Some(spec) = service.get_mut("spec").and_then(Value::as_object_mut) {
+        spec.insert("healthCheckNodePort".to_owned(), json!(free));
+    }
+    Ok(())
+}
+
+/// Keeps what the server chose and an update leaves out, and drops what its type no longer has if it was only sent back.
+fn carry_traffic(spec: &mut Map<String, Value>, old: &Value) {
+    let (now, before) = (Value::Object(spec.clone()), old);
+    let (now, before) = (
+        Field::new(&now, FieldPath::root()),
+        Field::new(before, FieldPath::root()),
+    );
+    let is_sent_back = |name: &str| now.child(name).value == before.child(name).value;
+    let port = "healthCheckNodePort";
+    match (needs_health_check(&now), needs_health_check(&before)) {
+        (true, true) if now.number_of(port) == 0 => {
+            spec.insert(port.to_owned(), before.child(port).value.clone());
+        }
+        (false, true) if is_sent_back(port) => {
+            spec.remove(port);
+        }
+        _ => {}
+    }
+    let was_balancer = before.text_of("type") == "LoadBalancer" && now.text_of("type") != "LoadBalancer";
+    for name in ["allocateLoadBalancerNodePorts", "loadBalancerClass"] {
+        if was_balancer && is_sent_back(name) {
+            spec.remove(name);
+        }
+    }
+    if is_external(&before) && !is_external(&now) && is_sent_back("externalTrafficPolicy") {
+        spec.remove("externalTrafficPolicy");
+    }
 }
 
 /// Keeps the ports on the nodes that an update leaves out, and drops those of a Service that has none any more.
@@ -217,6 +275,7 @@ pub(super) fn prepare(object: &mut Value, old: Option<&Value>) {
         return;
     };
     carry_node_ports(spec, old);
+    carry_traffic(spec, old);
     if kind == "ExternalName" {
         let external_before = text(old, "type") == "ExternalName";
         let unchanged = spec.get("clusterIP") == old.get("clusterIP");
@@ -244,23 +303,50 @@ pub(super) fn prepare(object: &mut Value, old: Option<&Value>) {
                 spec.insert(name.to_owned(), value.clone());
             }
         }
-    } else if let (true, Some(address)) = (
-        spec.get("clusterIPs")
-            .is_none_or(|list| list.as_array().is_none_or(Vec::is_empty)),
-        spec.get("clusterIP").cloned(),
-    ) {
+    } else if let Some(address) = spec.get("clusterIP").cloned()
+        && is_left_behind(spec, old)
+    {
         spec.insert("clusterIPs".to_owned(), json!([address]));
     }
+}
+
+/// Whether the list of addresses is not there, or was only sent back beside another address.
+fn is_left_behind(spec: &Map<String, Value>, old: &Value) -> bool {
+    let list = spec.get("clusterIPs");
+    let is_empty = list.is_none_or(|list| list.as_array().is_none_or(Vec::is_empty));
+    is_empty || (list == old.get("clusterIPs") && spec.get("clusterIP") != old.get("clusterIP"))
 }
 
 /// Gives a Service that needs an address one, or checks that the one it asks for is free. `in_use` tells whether another
 /// Service has an address. The choice depends on the Service's name, so that a Service made again gets its address again
 /// if that is still free.
 ///
+/// A Service that has one keeps it, which `old` tells.
+///
 /// # Errors
-/// If the address asked for lies outside the range or is taken, or no address is left.
-pub fn allocate(service: &mut Value, in_use: impl Fn(&str) -> bool) -> Result<(), FieldError> {
+/// If what is asked for is no address, lies outside the range or is taken, or no address is left.
+pub fn allocate(
+    service: &mut Value,
+    old: Option<&Value>,
+    in_use: impl Fn(&str) -> bool,
+) -> Result<(), Vec<FieldError>> {
     let at = FieldPath::of("spec.clusterIPs");
+    let before = old.map(|old| Field::of(old, "spec"));
+    let mut errors = Vec::new();
+    if let Some(spec) = service.get_mut("spec").and_then(Value::as_object_mut)
+        && !spec.contains_key("clusterIPs")
+        && let Some(address) = spec.get("clusterIP").filter(|address| **address != "").cloned()
+    {
+        spec.insert("clusterIPs".to_owned(), json!([address]));
+    }
+    check_addresses(&Field::of(service, "spec"), before.as_ref(), &mut errors);
+    if !errors.is_empty() {
+        return Err(errors);
+    }
+    let has_address = |spec: &Field<'_>| spec.text_of("type") != "ExternalName" && spec.has("clusterIPs");
+    if before.as_ref().is_some_and(has_address) {
+        return Ok(());
+    }
     let seed = format!(
         "{}/{}",
         service
@@ -292,13 +378,18 @@ pub fn allocate(service: &mut Value, in_use: impl Fn(&str) -> bool) -> Result<()
         address => address,
     };
     let address = match asked.as_str() {
-        "" => choose(&seed, in_use)
-            .ok_or_else(|| FieldError::invalid(&at, json!([]), "failed to allocate IP: range is full"))?,
+        "" => choose(&seed, in_use).ok_or_else(|| {
+            vec![FieldError::invalid(
+                &at,
+                json!([]),
+                "failed to allocate IP: range is full",
+            )]
+        })?,
         "None" => asked,
         _ => {
             let refuse = |reason: &str| {
                 let detail = format!("failed to allocate IP {asked}: {reason}");
-                FieldError::invalid(&at, json!([asked]), detail)
+                vec![FieldError::invalid(&at, json!([asked]), detail)]
             };
             let number = asked.parse::<std::net::Ipv4Addr>().map(u32::from).ok();
             match number.and_then(|number| number.checked_sub(RANGE_START)) {
@@ -330,105 +421,4 @@ fn choose(seed: &str, in_use: impl Fn(&str) -> bool) -> Option<String> {
         .map(|step| RANGE_START + RESERVED + (hash % usable + step) % usable)
         .map(|number| std::net::Ipv4Addr::from(number).to_string())
         .find(|address| !in_use(address))
-}
-
-pub(super) fn validate(object: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) {
-    let path = FieldPath::of("spec");
-    let Some(spec) = object.get("spec") else {
-        errors.push(FieldError::required(&path.child("ports"), ""));
-        return;
-    };
-    let kind = text(spec, "type");
-    let headless = text(spec, "clusterIP") == "None";
-    let ports: Vec<&Value> = list(spec, "ports").collect();
-    if ports.is_empty() && !headless && kind != "ExternalName" {
-        errors.push(FieldError::required(&path.child("ports"), ""));
-    }
-    if kind == "ExternalName" {
-        let name = text(spec, "externalName");
-        let at = path.child("externalName");
-        if name.is_empty() {
-            errors.push(FieldError::required(&at, ""));
-        } else {
-            for message in crate::names::subdomain(name.strip_suffix('.').unwrap_or(name)) {
-                errors.push(FieldError::invalid(&at, json!(name), message));
-            }
-        }
-        if !text(spec, "clusterIP").is_empty() {
-            let detail = "may not be set for ExternalName services";
-            errors.push(FieldError::forbidden(&path.child("clusterIPs"), detail));
-        }
-    }
-    if headless && matches!(kind, "LoadBalancer" | "NodePort") {
-        let detail = format!("may not be set to 'None' for {kind} services");
-        errors.push(FieldError::invalid(
-            &path.child("clusterIPs").index(0),
-            json!("None"),
-            detail,
-        ));
-    }
-    validate_ports(&ports, &path, errors);
-    if let Some(selector) = spec.get("selector") {
-        labels::validate_labels(selector, &path.child("selector"), errors);
-    }
-    if let Some(old) = old.and_then(|old| old.get("spec")) {
-        let before = text(old, "clusterIP");
-        let was_addressed = text(old, "type") != "ExternalName" && !before.is_empty();
-        if was_addressed && kind != "ExternalName" && before != text(spec, "clusterIP") {
-            let value = spec.get("clusterIPs").cloned().unwrap_or_else(|| json!([]));
-            let detail = "may not change once set";
-            errors.push(FieldError::invalid(
-                &path.child("clusterIPs").index(0),
-                value,
-                detail,
-            ));
-        }
-    }
-}
-
-fn validate_ports(ports: &[&Value], path: &FieldPath, errors: &mut Vec<FieldError>) {
-    let mut seen_names = Vec::new();
-    let mut seen = Vec::new();
-    for (index, port) in ports.iter().enumerate() {
-        let at = path.child("ports").index(index);
-        let name = text(port, "name");
-        if name.is_empty() {
-            if ports.len() > 1 {
-                errors.push(FieldError::required(&at.child("name"), ""));
-            }
-        } else {
-            for message in crate::names::label(name) {
-                errors.push(FieldError::invalid(&at.child("name"), json!(name), message));
-            }
-            if seen_names.contains(&name) {
-                errors.push(FieldError::duplicate(&at.child("name"), json!(name)));
-            }
-            seen_names.push(name);
-        }
-        let number = port.get("port").and_then(Value::as_i64).unwrap_or_default();
-        validate_port(number, &at.child("port"), errors);
-        match port.get("targetPort") {
-            Some(Value::String(name)) => {
-                for message in port_name(name) {
-                    errors.push(FieldError::invalid(&at.child("targetPort"), json!(name), message));
-                }
-            }
-            Some(target) => {
-                validate_port(
-                    target.as_i64().unwrap_or_default(),
-                    &at.child("targetPort"),
-                    errors,
-                );
-            }
-            None => {}
-        }
-        let key = (text(port, "protocol"), number);
-        if seen.contains(&key) {
-            errors.push(FieldError::duplicate(
-                &at,
-                json!({"port": number, "protocol": key.0}),
-            ));
-        }
-        seen.push(key);
-    }
 }

@@ -1,12 +1,11 @@
 //! What the reference does for single built-in kinds in code: defaults that depend on other fields, what a write resets,
-//! and rules that no schema states. Whatever can be said in data is in `data/defaults.json` and `data/constraints.json`.
+//! and rules that no schema states (the larger ones are in `validation`). Defaults that are data are in `data/defaults.json`.
 //! Requirements KA-010, KA-011, KA-013.
 
 mod access;
 mod configuration;
 mod cron_jobs;
 mod definitions;
-mod demands;
 mod events;
 mod jobs;
 pub(crate) mod labels;
@@ -19,8 +18,11 @@ mod workloads;
 
 use serde_json::Value;
 
-use super::services;
-use crate::{field::FieldError, schema::Node};
+use super::{
+    services,
+    validation::{autoscaling, claims, endpoints, networking, services as services_rules},
+};
+use crate::field::FieldError;
 
 type Prepare = fn(&mut Value, Option<&Value>);
 type Validate = fn(&Value, Option<&Value>, &mut Vec<FieldError>);
@@ -31,7 +33,6 @@ pub struct Strategy {
     default: fn(&mut Value),
     prepare: Prepare,
     validate: Validate,
-    demands: bool,
     /// The times that every condition has, if only as a null.
     condition_times: &'static [&'static str],
 }
@@ -49,7 +50,6 @@ impl Strategy {
             default: |_| {},
             prepare: |_, _| {},
             validate: |_, _, _| {},
-            demands: true,
             condition_times: &[],
         }
     }
@@ -77,12 +77,13 @@ impl Strategy {
             },
             "/nodes" => Self {
                 default: nodes::default,
+                validate: nodes::validate,
                 ..empty
             },
             "/services" => Self {
                 default: services::default,
                 prepare: services::prepare,
-                validate: services::validate,
+                validate: services_rules::check,
                 ..empty
             },
             "/events" => Self {
@@ -99,6 +100,11 @@ impl Strategy {
                 default: pods::default,
                 prepare: pods::prepare,
                 validate: pods::validate,
+                ..empty
+            },
+            "/podtemplates" => Self {
+                default: workloads::default_pod_template,
+                validate: workloads::validate_pod_template,
                 ..empty
             },
             "apps/deployments" => Self {
@@ -132,39 +138,36 @@ impl Strategy {
             "rbac.authorization.k8s.io/roles" => Self {
                 default: access::default_role,
                 validate: access::validate_role,
-                demands: false,
                 ..empty
             },
             "rbac.authorization.k8s.io/clusterroles" => Self {
                 default: access::default_role,
                 validate: access::validate_cluster_role,
-                demands: false,
                 ..empty
             },
             "rbac.authorization.k8s.io/rolebindings" => Self {
                 default: access::default_binding,
                 validate: access::validate_role_binding,
-                demands: false,
                 ..empty
             },
             "rbac.authorization.k8s.io/clusterrolebindings" => Self {
                 default: access::default_binding,
                 validate: access::validate_cluster_role_binding,
-                demands: false,
                 ..empty
             },
             "autoscaling/horizontalpodautoscalers" => Self {
                 default: stored::default_autoscaler,
-                validate: stored::validate_autoscaler,
+                validate: autoscaling::check,
                 ..empty
             },
             "networking.k8s.io/networkpolicies" => Self {
                 default: stored::default_network_policy,
+                validate: networking::check_policy,
                 ..empty
             },
             "networking.k8s.io/ingresses" => Self {
                 default: stored::default_ingress,
-                validate: stored::validate_ingress,
+                validate: networking::check_ingress,
                 ..empty
             },
             "policy/poddisruptionbudgets" => Self {
@@ -174,22 +177,26 @@ impl Strategy {
             },
             "/persistentvolumeclaims" => Self {
                 default: stored::default_claim,
-                validate: stored::validate_claim,
+                prepare: stored::prepare_claim,
+                validate: claims::check,
                 ..empty
             },
             "node.k8s.io/runtimeclasses" => Self {
                 validate: stored::validate_runtime_class,
                 ..empty
             },
+            "/endpoints" => Self {
+                validate: endpoints::check,
+                ..empty
+            },
             "discovery.k8s.io/endpointslices" => Self {
-                validate: stored::validate_endpoint_slice,
+                validate: endpoints::check_slice,
                 ..empty
             },
             "apiextensions.k8s.io/customresourcedefinitions" => Self {
                 default: definitions::default,
                 prepare: definitions::prepare,
                 validate: definitions::validate,
-                demands: false,
                 ..empty
             },
             _ => empty,
@@ -226,13 +233,25 @@ impl Strategy {
         (self.prepare)(object, old);
     }
 
-    /// Everything wrong with `object`, but for its own metadata.
-    pub fn validate(&self, node: &Node, object: &Value, old: Option<&Value>) -> Vec<FieldError> {
+    /// Everything wrong with `object`, but for its own metadata. On an update, what was wrong with `old` already does not
+    /// count: rules become stricter with releases, and an object that is stored must still be able to change, and to go.
+    pub fn validate(&self, object: &Value, old: Option<&Value>) -> Vec<FieldError> {
         let mut errors = Vec::new();
-        if self.demands {
-            demands::check(node, object, &mut errors);
-        }
         (self.validate)(object, old, &mut errors);
+        // What two rules find is told once.
+        let mut told = Vec::new();
+        errors.retain(|error| {
+            let is_new = !told.contains(error);
+            if is_new {
+                told.push(error.clone());
+            }
+            is_new
+        });
+        if let (Some(old), false) = (old, errors.is_empty()) {
+            let mut before = Vec::new();
+            (self.validate)(old, None, &mut before);
+            errors.retain(|error| !before.contains(error));
+        }
         errors
     }
 }

@@ -3,6 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::versions;
+use crate::schema::{self, ValidationRule};
 
 /// The keywords of a schema in the order of the structure, with the names that they have there and what stands for
 /// their absence.
@@ -234,15 +235,9 @@ fn shown_keyword(keyword: &str, value: &Value) -> String {
 }
 
 fn shown_rule(rule: &Value) -> String {
-    let text = |name: &str| json!(super::text(rule, name)).to_string();
-    structure(&[
-        ("Rule", text("/rule")),
-        ("Message", text("/message")),
-        ("MessageExpression", text("/messageExpression")),
-        ("Reason", or_null(rule.get("reason"))),
-        ("FieldPath", text("/fieldPath")),
-        ("OptionalOldSelf", or_null(rule.get("optionalOldSelf"))),
-    ])
+    // A rule that is none was refused before anything is shown.
+    let rule: ValidationRule = serde_json::from_value(rule.clone()).unwrap_or_default();
+    schema::shown_rule(&rule)
 }
 
 #[cfg(test)]

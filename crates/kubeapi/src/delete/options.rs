@@ -10,6 +10,10 @@ use crate::{
     status::{ApiError, ApiResult, Reason},
 };
 
+/// The kind whose dependents are orphaned when nobody says otherwise.
+const JOBS: &str = "batch/jobs";
+const PODS_STAY: &str = "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or set propagationPolicy=Orphan to suppress this warning";
+
 /// What becomes of the dependents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Propagation {
@@ -134,6 +138,12 @@ impl DeleteOptions {
         }
     }
 
+    /// What a client is told that deletes a Job and does not say what becomes of its Pods.
+    pub(crate) fn warning(&self, kind: &KindInfo) -> Option<String> {
+        let is_silent = self.propagation.is_none() && self.orphan_dependents.is_none();
+        (is_silent && kind.storage_resource == JOBS).then(|| PODS_STAY.to_owned())
+    }
+
     /// The finalizers that the object has while it waits: its own, less or more those of the garbage collector.
     pub(super) fn finalizers(&self, kind: &KindInfo, object: &Value) -> Vec<String> {
         let mut finalizers = object::finalizers(object);
@@ -147,7 +157,7 @@ impl DeleteOptions {
             Some(Propagation::Foreground) => Some(FOREGROUND),
             Some(Propagation::Background) => None,
             // Without a choice the finalizers that are there stay. Jobs orphan by default on the reference.
-            None if kind.storage_resource == "batch/jobs" => Some(ORPHAN),
+            None if kind.storage_resource == JOBS => Some(ORPHAN),
             None => return finalizers,
         };
         finalizers.retain(|finalizer| finalizer != ORPHAN && finalizer != FOREGROUND);

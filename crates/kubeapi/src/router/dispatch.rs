@@ -295,9 +295,16 @@ impl Api {
 
     async fn delete_named(&self, call: &Call, request: Request) -> ApiResult<Answer> {
         let options = self.delete_options(call, request).await?;
-        let deleted = self.delete(&call.view(), &call.key(), &options).await?;
+        let warnings: Vec<String> = options.warning(&call.kind).into_iter().collect();
+        let deleted = self
+            .delete(&call.view(), &call.key(), &options)
+            .await
+            .map_err(|mut error| {
+                error.warnings.extend(warnings.clone());
+                error
+            })?;
         let (status, document) = delete::answer(&call.kind, deleted, &options);
-        Ok(Answer::json(status, &document))
+        Ok(Answer::json(status, &document).with_warnings(warnings))
     }
 
     /// Deletes what a list would show, and answers with that list.
@@ -333,7 +340,8 @@ impl Api {
         Ok(Answer::ok(&serde_json::json!({
             "kind": call.kind.list_kind, "apiVersion": view.api_version(),
             "metadata": metadata, "items": objects,
-        })))
+        }))
+        .with_warnings(options.warning(&call.kind).into_iter().collect()))
     }
 
     async fn delete_options(&self, call: &Call, request: Request) -> ApiResult<DeleteOptions> {

@@ -2,17 +2,17 @@
 
 use axum::extract::Request;
 use bytes::Bytes;
-use http::{HeaderValue, StatusCode, header};
+use http::{HeaderValue, StatusCode};
 use serde_json::{Value, json};
 
 use crate::{
     answer::Answer,
     api::Api,
     discovery,
-    negotiation::{Form, OBJECTS, accepted_form, check_media_type},
+    negotiation::{Form, OBJECTS, accepted_form, check_accepted, check_media_type},
     openapi,
     request::{Document, QueryOptions},
-    status::{ApiError, ApiResult, Reason},
+    status::ApiResult,
 };
 
 /// The Kubernetes minor whose behaviour is followed.
@@ -75,18 +75,7 @@ impl Api {
     }
 
     fn openapi_two(&self, kinds: &crate::builtin::Kinds, request: &Request) -> ApiResult<Answer> {
-        let accept = request
-            .headers()
-            .get(header::ACCEPT)
-            .and_then(|accept| accept.to_str().ok())
-            .unwrap_or("");
-        let accepts_json = accept.is_empty() || accept.contains("json") || accept.contains("*/*");
-        if !accepts_json {
-            return Err(ApiError::new(
-                Reason::NotAcceptable,
-                "only the following media types are accepted: application/json",
-            ));
-        }
+        check_accepted(request.headers(), &["application/json"])?;
         Ok(encoded(openapi::encoded_v2(kinds)))
     }
 }

@@ -99,31 +99,7 @@ fn quantity(value: &Value) -> Option<String> {
         Value::String(text) => text.clone(),
         other => other.to_string(),
     };
-    let unsigned = text.trim_start_matches(['+', '-']);
-    let digits = unsigned
-        .find(|c: char| !c.is_ascii_digit() && c != '.')
-        .unwrap_or(unsigned.len());
-    let (number, suffix) = unsigned.split_at(digits);
-    let is_exponent = || {
-        let exponent = suffix
-            .strip_prefix(['e', 'E'])
-            .map(|rest| rest.trim_start_matches(['+', '-']));
-        exponent.is_some_and(|digits| !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit()))
-    };
-    if number.is_empty()
-        || !number.bytes().any(|byte| byte.is_ascii_digit())
-        || number.matches('.').count() > 1
-    {
-        return Some(
-            "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
-                .to_owned(),
-        );
-    }
-    let known = [
-        "", "n", "u", "m", "k", "M", "G", "T", "P", "E", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei",
-    ]
-    .contains(&suffix);
-    (!known && !is_exponent()).then(|| "unable to parse quantity's suffix".to_owned())
+    mainstay_cel::Quantity::parse(&text).err().map(str::to_owned)
 }
 
 fn int_or_string(value: &Value) -> Option<String> {

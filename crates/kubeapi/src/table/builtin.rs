@@ -18,6 +18,7 @@ pub(super) fn cells(group: &str, kind: &str, object: &Value, now: Timestamp) -> 
         ("", "Pod") => pod::pod(&row),
         ("apps", "Deployment") => workload::deployment(&row),
         ("apps", "ReplicaSet") => workload::replica_set(&row),
+        ("", "PodTemplate") => workload::pod_template(&row),
         ("apps", "StatefulSet") => workload::stateful_set(&row),
         ("apps", "DaemonSet") => workload::daemon_set(&row),
         ("batch", "Job") => workload::job(&row),

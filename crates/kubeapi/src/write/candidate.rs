@@ -8,7 +8,7 @@ use super::{Intention, Part, WriteRequest, shown};
 use crate::{
     api::Api,
     apply::{self, ApplyOptions},
-    builtin::{KindInfo, definitions, quantity},
+    builtin::{KindInfo, definitions},
     field::{FieldError, FieldPath},
     object, patch,
     present::{api_version, split_api_version},
@@ -300,7 +300,7 @@ fn canonical_quantity(value: &mut Value) {
         Value::Number(number) => number.to_string(),
         _ => return,
     };
-    *value = json!(quantity::canonical(&sent).unwrap_or(sent));
+    *value = json!(mainstay_cel::canonical_quantity(&sent).unwrap_or(sent));
 }
 
 fn drop_nulls(value: &mut Value) {

@@ -55,6 +55,7 @@ fn has_generation(kind: &KindInfo) -> bool {
         || matches!(
             kind.storage_resource.as_str(),
             "/pods"
+                | "/podtemplates"
                 | "apps/deployments"
                 | "apps/replicasets"
                 | "apps/statefulsets"
@@ -72,7 +73,7 @@ fn has_generation(kind: &KindInfo) -> bool {
         )
 }
 
-/// For a built-in kind a change of `spec`, of a Deployment of its annotations too; for a custom resource a change of anything but metadata and, where it is a
+/// For a built-in kind a change of `spec` (of a PodTemplate its template), of a Deployment of its annotations too; for a custom resource a change of anything but metadata and, where it is a
 /// subresource, the status.
 fn is_new_generation(kind: &KindInfo, prior: &Value, object: &Value) -> bool {
     if !kind.custom {
@@ -84,7 +85,12 @@ fn is_new_generation(kind: &KindInfo, prior: &Value, object: &Value) -> bool {
         // Annotations of a Deployment say how it is rolled out.
         let rolled_out =
             kind.storage_resource == "apps/deployments" && annotations(prior) != annotations(object);
-        return rolled_out || prior.get("spec") != object.get("spec");
+        let content = if kind.storage_resource == "/podtemplates" {
+            "template"
+        } else {
+            "spec"
+        };
+        return rolled_out || prior.get(content) != object.get(content);
     }
     let (Some(before), Some(after)) = (prior.as_object(), object.as_object()) else {
         return false;

@@ -235,9 +235,9 @@ impl Api {
                     .flat_map(|service| object::text_list(service.pointer("/spec/clusterIPs")))
                     .collect();
                 let ports: HashSet<i64> = others.iter().flat_map(services::node_ports).collect();
-                services::allocate(object, |address| addresses.contains(address))
-                    .and_then(|()| services::allocate_node_ports(object, &ports))
-                    .map_err(|error| ApiError::invalid(&kind.group, &kind.kind, name, &[error]))?;
+                services::allocate(object, old, |address| addresses.contains(address))
+                    .and_then(|()| services::allocate_node_ports(object, &ports).map_err(|error| vec![error]))
+                    .map_err(|errors| ApiError::invalid(&kind.group, &kind.kind, name, &errors))?;
             }
             _ => {}
         }
@@ -291,7 +291,12 @@ fn refuse(kind: &KindInfo, name: &str, errors: &[FieldError]) -> ApiResult<()> {
     if errors.is_empty() {
         Ok(())
     } else {
-        Err(ApiError::invalid(&kind.group, &kind.kind, name, errors))
+        // The reference names the kind that it keeps: an Event of either group is one of the core group.
+        let group = kind
+            .storage_resource
+            .split_once('/')
+            .map_or(kind.group.as_str(), |(group, _)| group);
+        Err(ApiError::invalid(group, &kind.kind, name, errors))
     }
 }
 
@@ -382,7 +387,6 @@ fn creates_on_update(kind: &KindInfo) -> bool {
         "/events"
             | "/endpoints"
             | "/limitranges"
-            | "/podtemplates"
             | "coordination.k8s.io/leases"
             | "discovery.k8s.io/endpointslices"
             | "node.k8s.io/runtimeclasses"

@@ -137,6 +137,7 @@ func main() {
 	for _, root := range []any{
 		corev1.Namespace{}, corev1.ConfigMap{}, corev1.Secret{}, corev1.ServiceAccount{}, corev1.Service{}, corev1.Event{},
 		corev1.Pod{}, corev1.Node{}, corev1.Binding{}, corev1.Endpoints{}, corev1.PersistentVolumeClaim{},
+		corev1.PodTemplate{},
 		appsv1.Deployment{}, appsv1.ReplicaSet{}, coordinationv1.Lease{}, autoscalingv1.Scale{}, policyv1.Eviction{},
 		apiextensionsv1.CustomResourceDefinition{}, metav1.DeleteOptions{},
 		rbacv1.Role{}, rbacv1.RoleBinding{}, rbacv1.ClusterRole{}, rbacv1.ClusterRoleBinding{},

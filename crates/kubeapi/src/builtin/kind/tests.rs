@@ -143,7 +143,10 @@ fn a_pod_is_defaulted_prepared_and_keeps_its_spec() {
     changed["spec"]["containers"][0]["image"] = json!("x:2");
     assert_eq!(texts(&info.validate(&changed, Some(&pod))), [] as [String; 0]);
     // A node is given by a binding, never by an update.
-    for (pointer, value) in [("/spec/nodeName", json!("local")), ("/spec/containers/0/args", json!(["b"]))] {
+    for (pointer, value) in [
+        ("/spec/nodeName", json!("local")),
+        ("/spec/containers/0/args", json!(["b"])),
+    ] {
         let mut refused = changed.clone();
         let (parent, name) = pointer.rsplit_once('/').unwrap();
         refused.pointer_mut(parent).unwrap()[name] = value;
@@ -193,7 +196,7 @@ fn a_service_gets_ports_and_an_address_of_the_range() {
         "spec": {"selector": {"app": "orders"}, "ports": [{"port": 80}]}});
     info.default_object(&mut service);
     info.strategy.prepare(&mut service, None);
-    services::allocate(&mut service, |_| false).expect("an address is free");
+    services::allocate(&mut service, None, |_| false).expect("an address is free");
     let spec = &service["spec"];
     assert_eq!(spec["type"], "ClusterIP");
     assert_eq!(spec["sessionAffinity"], "None");
@@ -212,20 +215,22 @@ fn a_service_gets_ports_and_an_address_of_the_range() {
     let mut other = service.clone();
     other["spec"]["clusterIP"] = json!("");
     other["spec"]["clusterIPs"] = json!([]);
-    services::allocate(&mut other, |taken| taken == address).expect("another address is free");
+    services::allocate(&mut other, None, |taken| taken == address).expect("another address is free");
     assert_ne!(other["spec"]["clusterIP"], service["spec"]["clusterIP"]);
     let refused =
-        services::allocate(&mut service.clone(), |taken| taken == address).expect_err("it is taken");
+        services::allocate(&mut service.clone(), None, |taken| taken == address).expect_err("it is taken");
     assert!(
-        refused.to_string().ends_with("provided IP is already allocated"),
-        "{refused}"
+        texts(&refused)[0].ends_with("provided IP is already allocated"),
+        "{refused:?}"
     );
 
     let mut update = json!({"metadata": {"name": "orders"}, "spec": {"ports": [{"port": 81}]}});
     info.default_object(&mut update);
     info.strategy.prepare(&mut update, Some(&service));
     assert_eq!(update["spec"]["clusterIP"], json!(address));
-    let two = json!({"metadata": {"name": "a"}, "spec": {"type": "ClusterIP", "ports": [{"port": 0}, {"port": 80}]}});
+    let mut two =
+        json!({"metadata": {"name": "a"}, "spec": {"ports": [{"port": 0, "targetPort": 1}, {"port": 80}]}});
+    info.default_object(&mut two);
     assert_eq!(
         texts(&info.validate(&two, None)),
         [
@@ -244,13 +249,13 @@ fn a_headless_and_an_external_service_need_no_address() {
         json!({"metadata": {"name": "a"}, "spec": {"clusterIP": "None", "selector": {"a": "b"}}});
     info.default_object(&mut headless);
     info.strategy.prepare(&mut headless, None);
-    services::allocate(&mut headless, |_| true).expect("nothing to allocate");
+    services::allocate(&mut headless, None, |_| true).expect("nothing to allocate");
     assert_eq!(headless["spec"]["clusterIPs"], json!(["None"]));
     assert_eq!(texts(&info.validate(&headless, None)), [] as [String; 0]);
     let mut external =
         json!({"metadata": {"name": "a"}, "spec": {"type": "ExternalName", "externalName": "example.com"}});
     info.default_object(&mut external);
-    services::allocate(&mut external, |_| true).expect("nothing to allocate");
+    services::allocate(&mut external, None, |_| true).expect("nothing to allocate");
     assert_eq!(external["spec"].get("clusterIP"), None);
     assert_eq!(texts(&info.validate(&external, None)), [] as [String; 0]);
 }

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::labels;
 use crate::{
-    field::{FieldError, FieldPath},
+    builtin::validation::{Errors, Field, IMMUTABLE, internal},
     names::{self, NameRule},
 };
 
@@ -40,50 +40,43 @@ pub(super) fn default_binding(object: &mut Value) {
     }
 }
 
-pub(super) fn validate_role(object: &Value, _old: Option<&Value>, errors: &mut Vec<FieldError>) {
+pub(super) fn validate_role(object: &Value, _old: Option<&Value>, errors: &mut Errors) {
     validate_rules(object, true, errors);
+    demand_verbs(object, errors);
 }
 
-pub(super) fn validate_cluster_role(object: &Value, _old: Option<&Value>, errors: &mut Vec<FieldError>) {
+pub(super) fn validate_cluster_role(object: &Value, _old: Option<&Value>, errors: &mut Errors) {
     validate_rules(object, false, errors);
-    let Some(aggregation) = object.get("aggregationRule").filter(|rule| !rule.is_null()) else {
-        return;
-    };
-    let path = FieldPath::of("aggregationRule").child("clusterRoleSelectors");
-    let selectors = list(aggregation, "clusterRoleSelectors");
-    if selectors.is_empty() {
-        errors.push(FieldError::required(
-            &path,
-            "at least one clusterRoleSelector required if aggregationRule is non-nil",
-        ));
+    let aggregation = Field::of(object, "aggregationRule");
+    let selectors = aggregation.child("clusterRoleSelectors");
+    if aggregation.is_set() && selectors.count() == 0 {
+        let detail = "at least one clusterRoleSelector required if aggregationRule is non-nil";
+        selectors.required(errors, detail);
     }
-    for (index, selector) in selectors.iter().enumerate() {
-        labels::validate_selector(selector, &path.index(index), errors);
+    for selector in selectors.items() {
+        let before = errors.len();
+        labels::validate_selector(selector.value, &selector.path, errors);
+        if errors.len() > before {
+            // What the reference shows here is no selector.
+            selector.invalid_as(errors, Value::Null, "invalid label selector.");
+        }
     }
+    demand_verbs(object, errors);
 }
 
-fn validate_rules(object: &Value, namespaced: bool, errors: &mut Vec<FieldError>) {
-    for (index, rule) in list(object, "rules").iter().enumerate() {
-        let path = FieldPath::of("rules").index(index);
-        if list(rule, "verbs").is_empty() {
-            errors.push(FieldError::required(
-                &path.child("verbs"),
-                "verbs must contain at least one value",
-            ));
-        }
-        let urls = list(rule, "nonResourceURLs");
-        if !urls.is_empty() {
-            let path = path.child("nonResourceURLs");
-            let mut refuse =
-                |detail: &str| errors.push(FieldError::invalid(&path, Value::from(urls.to_vec()), detail));
+fn validate_rules(object: &Value, namespaced: bool, errors: &mut Errors) {
+    for rule in Field::of(object, "rules").items() {
+        let urls = rule.child("nonResourceURLs");
+        if urls.count() > 0 {
             if namespaced {
-                refuse("namespaced rules cannot apply to non-resource URLs");
+                urls.invalid(errors, "namespaced rules cannot apply to non-resource URLs");
             }
             if ["apiGroups", "resources", "resourceNames"]
                 .iter()
-                .any(|name| !list(rule, name).is_empty())
+                .any(|name| rule.child(name).count() > 0)
             {
-                refuse("rules cannot apply to both regular resources and non-resource URLs");
+                let detail = "rules cannot apply to both regular resources and non-resource URLs";
+                urls.invalid(errors, detail);
             }
             continue;
         }
@@ -91,112 +84,90 @@ fn validate_rules(object: &Value, namespaced: bool, errors: &mut Vec<FieldError>
             ("apiGroups", "resource rules must supply at least one api group"),
             ("resources", "resource rules must supply at least one resource"),
         ] {
-            if list(rule, name).is_empty() {
-                errors.push(FieldError::required(&path.child(name), detail));
+            if rule.child(name).count() == 0 {
+                rule.child(name).required(errors, detail);
             }
         }
     }
 }
 
-pub(super) fn validate_role_binding(object: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) {
+/// What is declared of the rules, and told last.
+fn demand_verbs(object: &Value, errors: &mut Errors) {
+    for verbs in Field::of(object, "rules").items().map(|rule| rule.child("verbs")) {
+        if verbs.count() == 0 {
+            verbs.required(errors, "");
+        }
+    }
+}
+
+pub(super) fn validate_role_binding(object: &Value, old: Option<&Value>, errors: &mut Errors) {
     validate_binding(object, old, true, errors);
 }
 
-pub(super) fn validate_cluster_role_binding(
-    object: &Value,
-    old: Option<&Value>,
-    errors: &mut Vec<FieldError>,
-) {
+pub(super) fn validate_cluster_role_binding(object: &Value, old: Option<&Value>, errors: &mut Errors) {
     validate_binding(object, old, false, errors);
 }
 
-fn validate_binding(object: &Value, old: Option<&Value>, namespaced: bool, errors: &mut Vec<FieldError>) {
-    let path = FieldPath::of("roleRef");
-    let reference = object.get("roleRef").cloned().unwrap_or_default();
-    let value = |name: &str| json!(text(&reference, name));
-    if text(&reference, "apiGroup") != GROUP {
-        errors.push(FieldError::not_supported(
-            &path.child("apiGroup"),
-            value("apiGroup"),
-            &[GROUP],
-        ));
+fn validate_binding(object: &Value, old: Option<&Value>, namespaced: bool, errors: &mut Errors) {
+    let role = Field::of(object, "roleRef");
+    let (group, kind, name) = (role.child("apiGroup"), role.child("kind"), role.child("name"));
+    if group.text() != GROUP {
+        group.not_supported(errors, &[GROUP]);
     }
     let kinds: &[&str] = if namespaced {
         &["Role", "ClusterRole"]
     } else {
         &["ClusterRole"]
     };
-    if !kinds.contains(&text(&reference, "kind")) {
-        errors.push(FieldError::not_supported(
-            &path.child("kind"),
-            value("kind"),
-            kinds,
-        ));
+    if !kinds.contains(&kind.text()) {
+        kind.not_supported(errors, kinds);
     }
-    let name = text(&reference, "name");
-    if name.is_empty() {
-        errors.push(FieldError::required(&path.child("name"), ""));
-    } else {
-        for detail in NameRule::PathSegment.check(name, false) {
-            errors.push(FieldError::invalid(&path.child("name"), json!(name), detail));
-        }
+    if !name.text().is_empty() {
+        name.texts(errors, NameRule::PathSegment.check(name.text(), false));
     }
-    for (index, subject) in list(object, "subjects").iter().enumerate() {
-        validate_subject(
-            subject,
-            namespaced,
-            &FieldPath::of("subjects").index(index),
-            errors,
-        );
+    let subjects = Field::of(object, "subjects");
+    for subject in subjects.items() {
+        validate_subject(&subject, namespaced, errors);
     }
     // A binding that changes its role is another grant: whoever looked at the first one did not look at this one.
-    if old.is_some_and(|old| old.get("roleRef") != object.get("roleRef")) {
-        errors.push(FieldError::invalid(&path, reference, "field is immutable"));
+    if old.is_some_and(|old| old.get("roleRef").unwrap_or(&Value::Null) != role.value) {
+        let fields = [
+            ("apiGroup", "APIGroup", json!("")),
+            ("kind", "Kind", json!("")),
+            ("name", "Name", json!("")),
+        ];
+        role.invalid_structure(errors, &internal(role.value, &fields), IMMUTABLE);
     }
+    // These are declared, and told last.
+    for subject in subjects.items() {
+        subject.child("name").demand(errors);
+    }
+    name.demand(errors);
 }
 
-fn validate_subject(subject: &Value, namespaced: bool, path: &FieldPath, errors: &mut Vec<FieldError>) {
-    let (name, group) = (text(subject, "name"), text(subject, "apiGroup"));
-    if name.is_empty() {
-        errors.push(FieldError::required(&path.child("name"), ""));
-    }
-    let mut expect_group = |expected: &str| {
-        if group != expected {
-            errors.push(FieldError::not_supported(
-                &path.child("apiGroup"),
-                json!(group),
-                &[expected],
-            ));
-        }
-    };
-    match text(subject, "kind") {
+fn validate_subject(subject: &Field<'_>, namespaced: bool, errors: &mut Errors) {
+    let (name, group, kind) = (
+        subject.child("name"),
+        subject.child("apiGroup"),
+        subject.child("kind"),
+    );
+    match kind.text() {
         "ServiceAccount" => {
-            expect_group("");
-            if !name.is_empty() {
-                for detail in names::subdomain(name) {
-                    errors.push(FieldError::invalid(&path.child("name"), json!(name), detail));
-                }
+            if !name.text().is_empty() {
+                name.texts(errors, names::subdomain(name.text()));
             }
-            if !namespaced && text(subject, "namespace").is_empty() {
-                errors.push(FieldError::required(&path.child("namespace"), ""));
+            if !group.text().is_empty() {
+                group.not_supported(errors, &[""]);
+            }
+            if !namespaced && subject.text_of("namespace").is_empty() {
+                subject.child("namespace").required(errors, "");
             }
         }
-        "User" | "Group" => expect_group(GROUP),
-        kind => errors.push(FieldError::not_supported(
-            &path.child("kind"),
-            json!(kind),
-            &["ServiceAccount", "User", "Group"],
-        )),
+        "User" | "Group" => {
+            if group.text() != GROUP {
+                group.not_supported(errors, &[GROUP]);
+            }
+        }
+        _ => kind.not_supported(errors, &["ServiceAccount", "User", "Group"]),
     }
-}
-
-fn list<'a>(value: &'a Value, name: &str) -> &'a [Value] {
-    value
-        .get(name)
-        .and_then(Value::as_array)
-        .map_or(&[], Vec::as_slice)
-}
-
-fn text<'a>(value: &'a Value, name: &str) -> &'a str {
-    value.get(name).and_then(Value::as_str).unwrap_or_default()
 }

@@ -3,12 +3,14 @@
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde_json::{Map, Value};
 
-use crate::field::{FieldError, FieldErrorKind, FieldPath};
+use crate::{
+    builtin::validation::formats,
+    field::{FieldError, FieldErrorKind, FieldPath},
+    strict,
+};
 
 /// The most that the data of one ConfigMap or Secret may hold, in bytes.
 const MAX_DATA_BYTES: usize = 1024 * 1024;
-const KEY_LENGTH: usize = 253;
-const KEY_MESSAGE: &str = "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or 'KEY_NAME',  or 'key-name', regex used for validation is '[-._a-zA-Z0-9]+')";
 
 /// Moves `stringData` into `data`, encoded; it is never stored.
 pub(super) fn default_secret(object: &mut Value) {
@@ -76,21 +78,48 @@ pub(super) fn validate_secret(object: &Value, old: Option<&Value>, errors: &mut 
             format!("may not be more than {MAX_DATA_BYTES} bytes"),
         ));
     }
-    let has = |key: &str| data.is_some_and(|data| data.contains_key(key));
+    validate_type(object, data, errors);
+    if let Some(old) = old
+        && old.get("type") != object.get("type")
+    {
+        let value = object.get("type").cloned().unwrap_or_default();
+        errors.push(FieldError::invalid(
+            &FieldPath::of("type"),
+            value,
+            "field is immutable",
+        ));
+    }
+    validate_immutable(object, old, &["data"], errors);
+}
+
+/// What is wrong with what a Secret of its type must have.
+fn validate_type(object: &Value, data: Option<&Map<String, Value>>, errors: &mut Vec<FieldError>) {
+    let at = FieldPath::of("data");
+    let value = |key: &str| data.and_then(|data| data.get(key));
     let mut require = |key: &str| {
-        if !has(key) {
+        if value(key).is_none() {
             errors.push(FieldError::required(&at.key(key), ""));
         }
     };
     match object.get("type").and_then(Value::as_str).unwrap_or_default() {
-        "kubernetes.io/dockercfg" => require(".dockercfg"),
-        "kubernetes.io/dockerconfigjson" => require(".dockerconfigjson"),
-        "kubernetes.io/ssh-auth" => require("ssh-privatekey"),
+        "kubernetes.io/dockercfg" => {
+            require(".dockercfg");
+            validate_json(&at.key(".dockercfg"), value(".dockercfg"), errors);
+        }
+        "kubernetes.io/dockerconfigjson" => {
+            require(".dockerconfigjson");
+            validate_json(&at.key(".dockerconfigjson"), value(".dockerconfigjson"), errors);
+        }
+        "kubernetes.io/ssh-auth" => {
+            if value("ssh-privatekey").is_none_or(|key| key == "") {
+                errors.push(FieldError::required(&at.key("ssh-privatekey"), ""));
+            }
+        }
         "kubernetes.io/tls" => {
             require("tls.crt");
             require("tls.key");
         }
-        "kubernetes.io/basic-auth" if !has("username") && !has("password") => {
+        "kubernetes.io/basic-auth" if value("username").is_none() && value("password").is_none() => {
             require("username");
             require("password");
         }
@@ -108,17 +137,32 @@ pub(super) fn validate_secret(object: &Value, old: Option<&Value>, errors: &mut 
         }
         _ => {}
     }
-    if let Some(old) = old
-        && old.get("type") != object.get("type")
-    {
-        let value = object.get("type").cloned().unwrap_or_default();
-        errors.push(FieldError::invalid(
-            &FieldPath::of("type"),
-            value,
-            "field is immutable",
-        ));
-    }
-    validate_immutable(object, old, &["data"], errors);
+}
+
+/// The credentials of a registry are an object in JSON; they are never shown.
+fn validate_json(at: &FieldPath, value: Option<&Value>, errors: &mut Vec<FieldError>) {
+    let Some(bytes) = value
+        .and_then(Value::as_str)
+        .and_then(|text| STANDARD.decode(text).ok())
+    else {
+        return;
+    };
+    let fault = match serde_json::from_slice::<Value>(&bytes) {
+        Ok(Value::Object(_) | Value::Null) => return,
+        Ok(other) => {
+            let what = match other {
+                Value::Array(_) => "array",
+                Value::String(_) => "string",
+                Value::Bool(_) => "bool",
+                _ => "number",
+            };
+            format!("json: cannot unmarshal {what} into Go value of type map[string]interface {{}}")
+        }
+        // The words of the decoder show one character at most.
+        Err(_) => strict::json_fault(&bytes).unwrap_or_else(|| "is no JSON".to_owned()),
+    };
+    let shown = Value::from("<secret contents redacted>");
+    errors.push(FieldError::invalid(at, shown, fault));
 }
 
 /// An object that was marked immutable keeps its data and its mark.
@@ -145,23 +189,8 @@ fn validate_immutable(object: &Value, old: Option<&Value>, fields: &[&str], erro
 }
 
 fn validate_key(key: &str, at: &FieldPath, errors: &mut Vec<FieldError>) {
-    let mut refuse =
-        |detail: String| errors.push(FieldError::invalid(&at.key(key), Value::from(key), detail));
-    if key.len() > KEY_LENGTH {
-        refuse(format!("must be no more than {KEY_LENGTH} characters"));
-    }
-    if key.is_empty()
-        || !key
-            .chars()
-            .all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.'))
-    {
-        refuse(KEY_MESSAGE.to_owned());
-    } else if key == "." {
-        refuse("must not be '.'".to_owned());
-    } else if key == ".." {
-        refuse("must not be '..'".to_owned());
-    } else if key.starts_with("..") {
-        refuse("must not start with '..'".to_owned());
+    for detail in formats::config_key(key) {
+        errors.push(FieldError::invalid(&at.key(key), Value::from(key), detail));
     }
 }
 

@@ -53,7 +53,7 @@ pub(super) fn validate(object: &Value, old: Option<&Value>, errors: &mut Vec<Fie
     let old_spec = old.map(|old| old.get("spec").unwrap_or(&Value::Null));
     let text = |spec: &Value, name: &str| spec.get(name).and_then(Value::as_str).map(str::to_owned);
     let (written, zone) = (text(spec, "schedule").unwrap_or_default(), text(spec, "timeZone"));
-    // An empty one is reported as required.
+    // An empty one is reported last: that it has to be there is declared.
     if !written.is_empty() {
         let had_zone = old_spec.is_some_and(|old| text(old, "schedule").unwrap_or_default().contains("TZ"));
         let mut refuse = |detail: String| {
@@ -103,6 +103,9 @@ pub(super) fn validate(object: &Value, old: Option<&Value>, errors: &mut Vec<Fie
             json!(name),
             format!("must be no more than {NAME_LENGTH} characters"),
         ));
+    }
+    if written.is_empty() {
+        errors.push(FieldError::required(&path.child("schedule"), ""));
     }
 }
 

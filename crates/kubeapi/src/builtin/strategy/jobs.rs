@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 
 use super::{labels, templates};
 use crate::{
+    builtin::validation::{Field, pods},
     field::{FieldError, FieldErrorKind, FieldPath},
     names,
 };
@@ -274,17 +275,17 @@ fn validate_indexed(spec: &Value, path: &FieldPath, errors: &mut Vec<FieldError>
 }
 
 fn validate_template(spec: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
-    let template = spec.get("template").unwrap_or(&Value::Null);
-    let at = path.child("template");
-    if let Some(template_labels) = template.pointer("/metadata/labels") {
-        labels::validate_labels(template_labels, &at.child("labels"), errors);
+    let template = Field::new(
+        spec.get("template").unwrap_or(&Value::Null),
+        path.child("template"),
+    );
+    pods::check_template(&template, errors);
+    let pod = template.child("spec");
+    if !pod.is_set() {
+        return;
     }
-    let pod = template.get("spec").unwrap_or(&Value::Null);
-    let at = at.child("spec");
-    if pod.is_null() {
-        errors.push(FieldError::required(&at.child("containers"), ""));
-    }
-    templates::validate_spec(pod, &at, errors);
+    let at = pod.path;
+    let pod = pod.value;
     let at = at.child("restartPolicy");
     match templates::text(pod, "restartPolicy") {
         "" | "Always" => errors.push(FieldError::required(&at, RESTART_POLICIES)),
@@ -292,7 +293,7 @@ fn validate_template(spec: &Value, path: &FieldPath, errors: &mut Vec<FieldError
             let detail = "only \"Never\" is supported when podFailurePolicy is specified";
             errors.push(FieldError::invalid(&at, json!("OnFailure"), detail));
         }
-        // Any other value is no policy at all, which the demands of the schema report.
+        // Any other value is no policy at all, which was reported.
         _ => {}
     }
 }

@@ -92,6 +92,13 @@ pub(crate) fn validate_selector(selector: &Value, path: &FieldPath, errors: &mut
                 message,
             ));
         }
+        let values = expression.get("values").and_then(Value::as_array);
+        for (index, value) in values.into_iter().flatten().enumerate() {
+            for message in value.as_str().map(names::label_value).unwrap_or_default() {
+                let at = at.child("values").index(index);
+                errors.push(FieldError::invalid(&at, value.clone(), message));
+            }
+        }
     }
 }
 

@@ -3,10 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::templates;
-use crate::field::{FieldError, FieldPath};
-
-/// What an update of a Pod may change in its spec.
-const UPDATE_DETAIL: &str = "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)";
+use crate::builtin::validation::{Errors, pod_updates, pods, resources};
 
 pub(super) fn default(object: &mut Value) {
     if let Some(status) = object.get_mut("status").and_then(Value::as_object_mut) {
@@ -16,8 +13,23 @@ pub(super) fn default(object: &mut Value) {
         return;
     };
     templates::default_spec(spec);
+    let requests = resources::default_pod(spec);
+    if let (false, Some(resources)) = (
+        requests.is_empty(),
+        spec.get_mut("resources").and_then(Value::as_object_mut),
+    ) {
+        let own = resources.entry("requests").or_insert_with(|| json!({}));
+        if let Some(own) = own.as_object_mut() {
+            own.extend(requests);
+        }
+    }
     if let Some(spec) = spec.as_object_mut() {
         spec.entry("enableServiceLinks").or_insert(json!(true));
+        // As soon as it may be, which is after a second.
+        let period = spec.get("terminationGracePeriodSeconds").and_then(Value::as_i64);
+        if period.is_some_and(|seconds| seconds < 0) {
+            spec.insert("terminationGracePeriodSeconds".to_owned(), json!(1));
+        }
     }
 }
 
@@ -112,48 +124,9 @@ fn quality_of_service(object: &Value) -> &'static str {
     }
 }
 
-pub(super) fn validate(object: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) {
-    let path = FieldPath::of("spec");
-    let Some(spec) = object.get("spec") else {
-        errors.push(FieldError::required(&path.child("containers"), ""));
-        return;
-    };
-    match old.and_then(|old| old.get("spec")) {
-        Some(old) => {
-            if fixed_part(spec) != fixed_part(old) {
-                errors.push(FieldError::forbidden(&path, UPDATE_DETAIL));
-            }
-        }
-        None => templates::validate_spec(spec, &path, errors),
+pub(super) fn validate(object: &Value, old: Option<&Value>, errors: &mut Errors) {
+    match old {
+        Some(old) => pod_updates::check(object, old, errors),
+        None => pods::check(object, errors),
     }
-}
-
-/// The spec without the fields that may change. The node is not among them: it is set by a binding.
-fn fixed_part(spec: &Value) -> Value {
-    let mut fixed = spec.clone();
-    if let Some(fields) = fixed.as_object_mut() {
-        for name in [
-            "activeDeadlineSeconds",
-            "tolerations",
-            "terminationGracePeriodSeconds",
-        ] {
-            fields.remove(name);
-        }
-        if fields.get("nodeName").is_some_and(|node| node == "") {
-            fields.remove("nodeName");
-        }
-        for list in ["containers", "initContainers"] {
-            for container in fields
-                .get_mut(list)
-                .and_then(Value::as_array_mut)
-                .into_iter()
-                .flatten()
-            {
-                if let Some(container) = container.as_object_mut() {
-                    container.remove("image");
-                }
-            }
-        }
-    }
-    fixed
 }

@@ -3,13 +3,12 @@
 
 use serde_json::{Map, Value, json};
 
+use super::labels;
 use crate::{
-    field::{FieldError, FieldPath},
+    builtin::validation::{Errors, Field, amounts, internal, pods, scheduling::check_tolerations},
+    field::{FieldError, FieldErrorKind, FieldPath},
     names,
 };
-
-/// The most endpoints of one EndpointSlice.
-const ENDPOINTS: usize = 1000;
 
 /// Fills in the metric and the scaling rules that apply when none are stated.
 pub(super) fn default_autoscaler(object: &mut Value) {
@@ -40,31 +39,6 @@ pub(super) fn default_autoscaler(object: &mut Value) {
     }
 }
 
-pub(super) fn validate_autoscaler(object: &Value, _old: Option<&Value>, errors: &mut Vec<FieldError>) {
-    let path = FieldPath::of("spec");
-    let number = |name: &str| object.pointer(&format!("/spec/{name}")).and_then(Value::as_i64);
-    let (least, most) = (
-        number("minReplicas").unwrap_or(1),
-        number("maxReplicas").unwrap_or(0),
-    );
-    let mut refuse = |name: &str, value: i64, detail: &str| {
-        errors.push(FieldError::invalid(&path.child(name), json!(value), detail));
-    };
-    if least < 1 {
-        refuse("minReplicas", least, "must be greater than or equal to 1");
-    }
-    if most < 1 {
-        refuse("maxReplicas", most, "must be greater than 0");
-    }
-    if most < least {
-        refuse(
-            "maxReplicas",
-            most,
-            "must be greater than or equal to `minReplicas`",
-        );
-    }
-}
-
 /// A policy applies to incoming connections, and to outgoing ones if it has rules for them.
 pub(super) fn default_network_policy(object: &mut Value) {
     let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut) else {
@@ -86,17 +60,6 @@ pub(super) fn default_ingress(object: &mut Value) {
     }
 }
 
-pub(super) fn validate_ingress(object: &Value, _old: Option<&Value>, errors: &mut Vec<FieldError>) {
-    let spec = object.get("spec").unwrap_or(&Value::Null);
-    if is_empty(spec.get("rules")) && spec.get("defaultBackend").is_none_or(Value::is_null) {
-        errors.push(FieldError::invalid(
-            &FieldPath::of("spec"),
-            spec.get("rules").cloned().unwrap_or_default(),
-            "either `defaultBackend` or `rules` must be specified",
-        ));
-    }
-}
-
 pub(super) fn default_disruption_budget(object: &mut Value) {
     let none = json!({"currentHealthy": 0, "desiredHealthy": 0, "disruptionsAllowed": 0, "expectedPods": 0});
     if let Some(fields) = object.as_object_mut() {
@@ -104,16 +67,30 @@ pub(super) fn default_disruption_budget(object: &mut Value) {
     }
 }
 
-pub(super) fn validate_disruption_budget(object: &Value, _old: Option<&Value>, errors: &mut Vec<FieldError>) {
-    let spec = object.get("spec").unwrap_or(&Value::Null);
-    let is_set = |name: &str| spec.get(name).is_some_and(|value| !value.is_null());
-    if is_set("minAvailable") && is_set("maxUnavailable") {
-        errors.push(FieldError::invalid(
-            &FieldPath::of("spec"),
-            spec.clone(),
-            "minAvailable and maxUnavailable cannot be both set",
-        ));
+pub(super) fn validate_disruption_budget(object: &Value, _old: Option<&Value>, errors: &mut Errors) {
+    let spec = Field::of(object, "spec");
+    if spec.has("minAvailable") && spec.has("maxUnavailable") {
+        let fields = [
+            ("minAvailable", "MinAvailable", Value::Null),
+            ("selector", "Selector", Value::Null),
+            ("maxUnavailable", "MaxUnavailable", Value::Null),
+            (
+                "unhealthyPodEvictionPolicy",
+                "UnhealthyPodEvictionPolicy",
+                Value::Null,
+            ),
+        ];
+        let detail = "minAvailable and maxUnavailable cannot be both set";
+        spec.invalid_structure(errors, &internal(spec.value, &fields), detail);
     }
+    for name in ["minAvailable", "maxUnavailable"] {
+        amounts::check(&spec.child(name), errors);
+        amounts::check_share(&spec.child(name), errors);
+    }
+    let selector = spec.child("selector");
+    labels::validate_selector(selector.value, &selector.path, errors);
+    spec.child("unhealthyPodEvictionPolicy")
+        .one_of_if_set(errors, &["AlwaysAllow", "IfHealthyBudget"]);
 }
 
 pub(super) fn default_claim(object: &mut Value) {
@@ -123,73 +100,92 @@ pub(super) fn default_claim(object: &mut Value) {
     }
 }
 
-pub(super) fn validate_claim(object: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) {
-    let path = FieldPath::of("spec");
-    let spec = object.get("spec").unwrap_or(&Value::Null);
-    if is_empty(spec.get("accessModes")) {
-        errors.push(FieldError::required(
-            &path.child("accessModes"),
-            "at least 1 access mode is required",
-        ));
+/// A new claim waits. What it is filled from stands in two fields: the older one takes claims and snapshots only, and one
+/// in another namespace is behind a feature that a server does not have on by default.
+pub(super) fn prepare_claim(object: &mut Value, old: Option<&Value>) {
+    if let (None, Some(fields)) = (old, object.as_object_mut()) {
+        fields.insert("status".to_owned(), json!({"phase": "Pending"}));
     }
-    if spec.pointer("/resources/requests/storage").is_none() {
-        errors.push(FieldError::required(&path.child("resources").key("storage"), ""));
-    }
-    let Some(old) = old.and_then(|old| old.get("spec")) else {
+    let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut) else {
         return;
     };
-    // A bound claim may ask for more space, and nothing else.
-    let rest = |spec: &Value| {
-        let mut rest = spec.clone();
-        if let Some(fields) = rest.as_object_mut() {
-            for name in ["resources", "volumeName", "volumeAttributesClassName"] {
-                fields.remove(name);
-            }
-        }
-        rest
+    let had = |name: &str| old.is_some_and(|old| old.pointer(&format!("/spec/{name}")).is_some());
+    let text = |source: &Value, name: &str| {
+        source
+            .get(name)
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+            .to_owned()
     };
-    if rest(old) != rest(spec) {
-        errors.push(FieldError::forbidden(
-            &path,
-            "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims",
-        ));
+    let elsewhere = |source: &Value| !text(source, "namespace").is_empty();
+    if spec.get("dataSourceRef").is_some_and(elsewhere) && !had("dataSourceRef") {
+        spec.remove("dataSourceRef");
     }
-}
-
-pub(super) fn validate_runtime_class(object: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) {
-    let path = FieldPath::of("handler");
-    let handler = object.get("handler").and_then(Value::as_str).unwrap_or_default();
-    if !handler.is_empty() {
-        for detail in names::label(handler) {
-            errors.push(FieldError::invalid(&path, json!(handler), detail));
+    let is_usual = |source: &Value| {
+        matches!(
+            (text(source, "kind").as_str(), text(source, "apiGroup").as_str()),
+            ("PersistentVolumeClaim", "") | ("VolumeSnapshot", "snapshot.storage.k8s.io")
+        )
+    };
+    match (
+        spec.get("dataSource").cloned(),
+        spec.get("dataSourceRef").cloned(),
+    ) {
+        (Some(source), None) if is_usual(&source) || had("dataSource") || had("dataSourceRef") => {
+            spec.insert("dataSourceRef".to_owned(), source);
         }
+        (Some(_), None) => {
+            spec.remove("dataSource");
+        }
+        (None, Some(reference)) if !elsewhere(&reference) => {
+            let mut source = reference;
+            if let Some(fields) = source.as_object_mut() {
+                fields.remove("namespace");
+            }
+            spec.insert("dataSource".to_owned(), source);
+        }
+        _ => {}
     }
-    keeps(object, old, "handler", errors);
 }
 
-pub(super) fn validate_endpoint_slice(object: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) {
-    let endpoints = object.get("endpoints").and_then(Value::as_array);
-    if endpoints.is_some_and(|endpoints| endpoints.len() > ENDPOINTS) {
-        errors.push(FieldError {
-            kind: crate::field::FieldErrorKind::TooMany,
-            path: FieldPath::of("endpoints"),
-            value: endpoints.map(|endpoints| json!(endpoints.len())),
-            detail: format!("must have at most {ENDPOINTS} items"),
-        });
+pub(super) fn validate_runtime_class(object: &Value, old: Option<&Value>, errors: &mut Errors) {
+    let handler = Field::of(object, "handler");
+    if let Some(old) = old {
+        handler.declared_immutable(old.get("handler").unwrap_or(&Value::Null), errors);
+        return;
     }
-    keeps(object, old, "addressType", errors);
-}
-
-/// A field that never changes.
-fn keeps(object: &Value, old: Option<&Value>, name: &str, errors: &mut Vec<FieldError>) {
-    if old.is_some_and(|old| old.get(name) != object.get(name)) {
-        let value = object.get(name).cloned().unwrap_or_default();
-        errors.push(FieldError::invalid(
-            &FieldPath::of(name),
-            value,
-            "field is immutable",
-        ));
+    let overhead = Field::of(object, "overhead").child("podFixed");
+    if overhead.is_set() {
+        let overhead = overhead.at(FieldPath::of("overhead"));
+        pods::check_overhead(&overhead, errors);
     }
+    let scheduling = Field::of(object, "scheduling");
+    let selector = scheduling.child("nodeSelector");
+    labels::validate_labels(selector.value, &selector.path, errors);
+    let tolerations = scheduling.child("tolerations");
+    check_tolerations(&tolerations, errors);
+    let mut seen = Vec::new();
+    for toleration in tolerations.items() {
+        let key = ["key", "operator", "value", "effect"].map(|name| toleration.text_of(name));
+        if seen.contains(&key) {
+            let fields = [
+                ("key", "Key", json!("")),
+                ("operator", "Operator", json!("")),
+                ("value", "Value", json!("")),
+                ("effect", "Effect", json!("")),
+                ("tolerationSeconds", "TolerationSeconds", Value::Null),
+            ];
+            errors.push(FieldError {
+                kind: FieldErrorKind::Duplicate,
+                path: toleration.path.clone(),
+                value: None,
+                detail: internal(toleration.value, &fields),
+            });
+        }
+        seen.push(key);
+    }
+    // This is declared, and told last.
+    handler.demand_as(errors, names::label);
 }
 
 /// Gives `parent` the fields of `defaults` below `name` that it does not have.

@@ -1,9 +1,12 @@
-//! Deployments and ReplicaSets.
+//! Deployments, ReplicaSets and PodTemplates.
 
 use serde_json::{Value, json};
 
 use super::{labels, templates};
-use crate::field::{FieldError, FieldPath};
+use crate::{
+    builtin::validation::{Errors, Field, amounts, internal, pods},
+    field::{FieldError, FieldErrorKind},
+};
 
 pub(super) fn default_deployment(object: &mut Value) {
     default_template(object);
@@ -34,6 +37,16 @@ pub(super) fn default_replica_set(object: &mut Value) {
     default_template(object);
 }
 
+pub(super) fn default_pod_template(object: &mut Value) {
+    if let Some(spec) = object.pointer_mut("/template/spec") {
+        templates::default_spec(spec);
+    }
+}
+
+pub(super) fn validate_pod_template(object: &Value, _old: Option<&Value>, errors: &mut Errors) {
+    pods::check_template(&Field::of(object, "template"), errors);
+}
+
 fn default_template(object: &mut Value) {
     if let Some(spec) = object.pointer_mut("/spec/template/spec") {
         templates::default_spec(spec);
@@ -54,154 +67,114 @@ pub(super) fn prepare_replica_set(object: &mut Value, old: Option<&Value>) {
     }
 }
 
-pub(super) fn validate_deployment(object: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) {
-    validate_workload(object, old, "deployment", errors);
-    let path = FieldPath::of("spec");
-    let spec = object.get("spec").unwrap_or(&Value::Null);
-    let strategy = spec.get("strategy").unwrap_or(&Value::Null);
-    let rolling = strategy.get("rollingUpdate").filter(|rolling| !rolling.is_null());
-    match (strategy.get("type").and_then(Value::as_str), rolling) {
-        (Some("Recreate"), Some(_)) => {
-            let detail = "may not be specified when strategy `type` is 'Recreate'";
-            errors.push(FieldError::forbidden(
-                &path.child("strategy").child("rollingUpdate"),
-                detail,
-            ));
-        }
-        (Some("RollingUpdate"), Some(rolling)) => {
-            validate_rolling(rolling, &path.child("strategy").child("rollingUpdate"), errors);
-        }
-        _ => {}
+pub(super) fn validate_deployment(object: &Value, old: Option<&Value>, errors: &mut Errors) {
+    let spec = Field::of(object, "spec");
+    spec.child("replicas").not_negative(errors);
+    validate_selector(&spec, errors);
+    validate_strategy(&spec.child("strategy"), errors);
+    for name in ["minReadySeconds", "revisionHistoryLimit"] {
+        spec.child(name).not_negative(errors);
     }
-    let number = |name: &str| spec.get(name).and_then(Value::as_i64);
-    if let (Some(deadline), Some(ready)) = (
-        number("progressDeadlineSeconds"),
-        number("minReadySeconds").or(Some(0)),
-    ) && deadline <= ready
+    let deadline = spec.child("progressDeadlineSeconds");
+    deadline.not_negative(errors);
+    if deadline
+        .number()
+        .is_some_and(|seconds| seconds <= spec.number_of("minReadySeconds"))
     {
-        let detail = "must be greater than minReadySeconds";
-        errors.push(FieldError::invalid(
-            &path.child("progressDeadlineSeconds"),
-            json!(deadline),
-            detail,
-        ));
+        deadline.invalid(errors, "must be greater than minReadySeconds");
     }
+    keep_selector(&spec, old, errors);
 }
 
-fn validate_rolling(rolling: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
-    let mut zero = Vec::new();
-    for name in ["maxUnavailable", "maxSurge"] {
-        let Some(amount) = rolling.get(name) else { continue };
-        let at = path.child(name);
-        let value = match amount {
-            Value::String(text) => match text
-                .strip_suffix('%')
-                .and_then(|digits| digits.parse::<i64>().ok())
-            {
-                Some(percent) => {
-                    if name == "maxUnavailable" && percent > 100 {
-                        errors.push(FieldError::invalid(
-                            &at,
-                            amount.clone(),
-                            "must not be greater than 100%",
-                        ));
-                    }
-                    percent
-                }
-                None => {
-                    let detail = "a valid percent string must be a numeric string followed by an ending '%' (e.g. \
-                                  '1%',  or '93%', regex used for validation is '[0-9]+%')";
-                    errors.push(FieldError::invalid(&at, amount.clone(), detail));
-                    continue;
-                }
-            },
-            other => other.as_i64().unwrap_or_default(),
-        };
-        if value < 0 {
-            errors.push(FieldError::invalid(
-                &at,
-                amount.clone(),
-                "must be greater than or equal to 0",
-            ));
+pub(super) fn validate_replica_set(object: &Value, old: Option<&Value>, errors: &mut Errors) {
+    let spec = Field::of(object, "spec");
+    for name in ["replicas", "minReadySeconds"] {
+        spec.child(name).not_negative(errors);
+    }
+    validate_selector(&spec, errors);
+    keep_selector(&spec, old, errors);
+}
+
+fn validate_strategy(strategy: &Field<'_>, errors: &mut Errors) {
+    let rolling = strategy.child("rollingUpdate");
+    match strategy.text_of("type") {
+        "Recreate" if rolling.is_set() => {
+            rolling.forbidden(errors, "may not be specified when strategy `type` is 'Recreate'");
         }
-        if value == 0 {
-            zero.push(name);
+        "Recreate" => {}
+        "RollingUpdate" if !rolling.is_set() => {
+            rolling.required(errors, "this should be defaulted and never be nil");
         }
-    }
-    if zero.len() == 2 {
-        let value = rolling.get("maxUnavailable").cloned().unwrap_or_default();
-        let detail = "may not be 0 when `maxSurge` is 0";
-        errors.push(FieldError::invalid(&path.child("maxUnavailable"), value, detail));
-    }
-}
-
-pub(super) fn validate_replica_set(object: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) {
-    validate_workload(object, old, "replicaset", errors);
-}
-
-fn validate_workload(object: &Value, old: Option<&Value>, kind: &str, errors: &mut Vec<FieldError>) {
-    let path = FieldPath::of("spec");
-    let Some(spec) = object.get("spec") else {
-        errors.push(FieldError::required(&path.child("selector"), ""));
-        return;
-    };
-    let template = spec.get("template").unwrap_or(&Value::Null);
-    if let Some(selector) = spec.get("selector") {
-        let at = path.child("selector");
-        labels::validate_selector(selector, &at, errors);
-        if labels::selects_everything(selector) {
-            let detail = format!("empty selector is invalid for {kind}");
-            errors.push(FieldError::invalid(&at, selector.clone(), detail));
-        } else {
-            let template_labels = template.pointer("/metadata/labels");
-            if !labels::matches(selector, template_labels.and_then(Value::as_object)) {
-                errors.push(FieldError::invalid(
-                    &path.child("template").child("metadata").child("labels"),
-                    template_labels.cloned().unwrap_or(Value::Null),
-                    "`selector` does not match template `labels`",
-                ));
+        "RollingUpdate" => {
+            let (unavailable, surge) = (rolling.child("maxUnavailable"), rolling.child("maxSurge"));
+            amounts::check(&unavailable, errors);
+            amounts::check(&surge, errors);
+            if amounts::is_none(&unavailable) && amounts::is_none(&surge) {
+                unavailable.invalid(errors, "may not be 0 when `maxSurge` is 0");
             }
+            amounts::check_share(&unavailable, errors);
         }
-    }
-    if let Some(template_labels) = template.pointer("/metadata/labels") {
-        labels::validate_labels(template_labels, &FieldPath::of("spec.template.labels"), errors);
-    }
-    let pod = template.get("spec").unwrap_or(&Value::Null);
-    let at = path.child("template").child("spec");
-    if pod.is_null() {
-        errors.push(FieldError::required(&at.child("containers"), ""));
-    }
-    templates::validate_spec(pod, &at, errors);
-    let restart = templates::text(pod, "restartPolicy");
-    if matches!(restart, "Never" | "OnFailure") {
-        errors.push(FieldError::not_supported(
-            &at.child("restartPolicy"),
-            json!(restart),
-            &["Always"],
-        ));
-    }
-    if pod
-        .get("activeDeadlineSeconds")
-        .is_some_and(|value| !value.is_null())
-    {
-        let detail = format!(
-            "activeDeadlineSeconds in {} is not Supported",
-            if kind == "deployment" {
-                "Deployment"
+        kind => {
+            let amounts = [
+                ("maxUnavailable", "MaxUnavailable", json!(0)),
+                ("maxSurge", "MaxSurge", json!(0)),
+            ];
+            let rolling = if rolling.is_set() {
+                internal(rolling.value, &amounts)
             } else {
-                "ReplicaSet"
-            }
-        );
-        errors.push(FieldError::forbidden(&at.child("activeDeadlineSeconds"), detail));
+                "null".to_owned()
+            };
+            errors.push(FieldError {
+                kind: FieldErrorKind::NotSupported,
+                path: strategy.path.clone(),
+                value: None,
+                detail: format!(
+                    "{{\"Type\":{},\"RollingUpdate\":{rolling}}}: supported values: \"Recreate\", \"RollingUpdate\"",
+                    json!(kind)
+                ),
+            });
+        }
     }
-    if let Some(old) = old.and_then(|old| old.pointer("/spec/selector"))
-        && Some(old) != spec.get("selector")
-    {
-        let value = spec.get("selector").cloned().unwrap_or_default();
-        errors.push(FieldError::invalid(
-            &path.child("selector"),
-            value,
-            "field is immutable",
-        ));
+}
+
+/// What is wrong with the selector of a workload, and with its template.
+fn validate_selector(spec: &Field<'_>, errors: &mut Errors) {
+    let selector = spec.child("selector");
+    let before = errors.len();
+    if selector.is_set() {
+        labels::validate_selector(selector.value, &selector.path, errors);
+        if errors.len() > before {
+            selector.invalid(errors, "invalid label selector");
+            return;
+        }
+        if labels::selects_everything(selector.value) {
+            // The reference says so of ReplicaSets too.
+            selector.invalid(errors, "empty selector is invalid for deployment");
+        }
+    } else {
+        selector.required(errors, "");
+    }
+    let template = spec.child("template");
+    let own = template.child("metadata").child("labels");
+    let fits = selector.is_set() && labels::matches(selector.value, own.value.as_object());
+    if !fits {
+        own.invalid(errors, "`selector` does not match template `labels`");
+    }
+    pods::check_template(&template, errors);
+    let pod = template.child("spec");
+    let (restart, deadline) = (pod.child("restartPolicy"), pod.child("activeDeadlineSeconds"));
+    if pod.is_set() && restart.text() != "Always" {
+        restart.not_supported(errors, &["Always"]);
+    }
+    if deadline.is_set() {
+        // The reference says so of Deployments too.
+        deadline.forbidden(errors, "activeDeadlineSeconds in ReplicaSet is not Supported");
+    }
+}
+
+fn keep_selector(spec: &Field<'_>, old: Option<&Value>, errors: &mut Errors) {
+    if let Some(old) = old {
+        let before = old.pointer("/spec/selector").unwrap_or(&Value::Null);
+        spec.child("selector").immutable(before, errors);
     }
 }

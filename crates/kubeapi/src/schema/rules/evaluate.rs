@@ -131,7 +131,6 @@ impl Run {
         path: &FieldPath,
     ) {
         let type_name = Value::from(node.type_name());
-        let shown_rule = shown(rule);
         let program = match &rule.program {
             Ok(program) => program,
             Err(fault) => {
@@ -154,7 +153,8 @@ impl Run {
                 } else {
                     format!(
                         "'{error}': no further validation rules will be run due to call cost exceeds limit for rule: \
-                         {shown_rule}"
+                         {}",
+                        shown(rule)
                     )
                 };
                 self.found
@@ -164,9 +164,10 @@ impl Run {
             }
             Err(error) if error.kind() == EvaluationErrorKind::NoSuchOverload => Some(format!(
                 "'{error}': call arguments did not match a supported operator, function or macro signature for rule: \
-                 {shown_rule}"
+                 {}",
+                shown(rule)
             )),
-            Err(error) => Some(format!("{error} evaluating rule: {shown_rule}")),
+            Err(error) => Some(format!("{error} evaluating rule: {}", shown(rule))),
         };
         if let Some(detail) = detail {
             self.found

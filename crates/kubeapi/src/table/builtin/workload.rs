@@ -38,6 +38,13 @@ pub(super) fn replica_set(row: &Row<'_>) -> Vec<Value> {
     cells
 }
 
+pub(super) fn pod_template(row: &Row<'_>) -> Vec<Value> {
+    let mut cells = vec![row.name()];
+    cells.extend(containers(row.object, "/template/spec/containers"));
+    cells.push(json!(labels_text(at(row.object, "/template/metadata/labels"))));
+    cells
+}
+
 pub(super) fn stateful_set(row: &Row<'_>) -> Vec<Value> {
     let mut cells = vec![row.name(), json!(ready(row.object)), row.age()];
     cells.extend(containers(row.object, "/spec/template/spec/containers"));
