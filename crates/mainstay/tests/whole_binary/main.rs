@@ -11,6 +11,8 @@ mod bad_objects;
 mod bad_surroundings;
 mod changes;
 mod chat;
+#[cfg(target_os = "linux")]
+mod clock_set_back;
 mod command_line;
 mod crash;
 mod data_directory;
@@ -19,6 +21,7 @@ mod failing_parts;
 mod families;
 mod isolation;
 mod kills;
+mod newer_data;
 mod parked;
 #[cfg(target_os = "linux")]
 mod power_cuts;

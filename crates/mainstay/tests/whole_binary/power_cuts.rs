@@ -31,7 +31,7 @@ const POINTS: usize = 30;
 const SEED: u64 = 0x706f_7765;
 
 /// First starts that are interrupted, for each ten points.
-const FIRST_STARTS: usize = 2;
+const FIRST_STARTS: usize = 1;
 
 /// How many points there are to be.
 #[allow(clippy::disallowed_methods, reason = "a test reads its own surroundings")]

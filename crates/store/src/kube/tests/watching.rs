@@ -155,3 +155,61 @@ async fn ka_031_the_window_is_bounded_by_bytes_and_age_too() {
     assert_eq!(store.statistics().window_events, 1);
     assert_eq!(store.statistics().objects, 21);
 }
+
+#[tokio::test]
+async fn ka_030_ka_031_a_clock_set_back_by_an_hour_loses_no_event_and_ages_from_the_new_time() {
+    let world = tempfile::tempdir().unwrap();
+    let hour = Duration::from_secs(60 * 60);
+    let noon: jiff::Timestamp = "2026-11-30T12:00:00Z".parse().unwrap();
+    let clock = ManualClock::at(noon);
+    let open = || {
+        KubeStore::open(KubeOptions {
+            window: WindowLimits {
+                age: hour,
+                ..WindowLimits::default()
+            },
+            clock: clock.clone(),
+            ..KubeOptions::file(world.path().join("kube.db"))
+        })
+        .unwrap()
+    };
+    let revisions = |mut watch: Watch| {
+        let mut seen = Vec::new();
+        while let Some(WatchItem::Event(event)) = watch.try_next().unwrap() {
+            seen.push(event.revision);
+        }
+        seen
+    };
+    let store = open();
+    let start = store.revision();
+    let before = one(&store, create("before", "x")).await;
+    clock.set(noon.checked_sub(hour).unwrap());
+    let after = one(&store, create("after", "x")).await;
+    assert_eq!(after, before + 1);
+    assert_eq!(
+        revisions(store.watch(RESOURCE, None, start).unwrap()),
+        [before, after]
+    );
+    store.close().await;
+
+    // A start at the earlier time: the newest event is an hour younger than the one before it, and both can be watched.
+    let store = open();
+    assert_eq!(store.revision(), after);
+    let last = one(&store, create("last", "x")).await;
+    assert_eq!(last, after + 1);
+    assert_eq!(
+        revisions(store.watch(RESOURCE, None, start).unwrap()),
+        [before, after, last]
+    );
+    // They age all the same.
+    clock.set(noon.checked_add(2 * hour).unwrap());
+    store.compact(None).await.unwrap();
+    assert_eq!(store.statistics().window_events, 0);
+    assert!(matches!(
+        store.watch(RESOURCE, None, start),
+        Err(HistoryError::Compacted { .. })
+    ));
+    store.close().await;
+    let store = open();
+    assert_eq!((store.revision(), store.statistics().objects), (last, 3));
+}
