@@ -600,3 +600,64 @@ fn the_status_of_a_job_goes_one_way() {
         );
     }
 }
+
+#[test]
+fn what_is_stored_already_does_not_keep_an_object_from_changing() {
+    // KA-010
+    let info = info("apps", "deployments");
+    let workload = |replicas: i64, image: &str| {
+        let mut object = json!({"metadata": {"name": "a"}, "spec": {
+            "replicas": replicas,
+            "selector": {"matchLabels": {"a": "b"}},
+            "template": {
+                "metadata": {"labels": {"a": "b"}},
+                "spec": {"containers": [{"name": "c", "image": image, "ports": [{"containerPort": 70000}]}]},
+            },
+        }});
+        info.default_object(&mut object);
+        object
+    };
+    let old = workload(1, "i");
+    let port = "spec.template.spec.containers[0].ports[0].containerPort: Invalid value: 70000: must be between 1 and \
+                65535, inclusive";
+    assert_eq!(texts(&info.validate(&old, None)), [port]);
+    assert_eq!(
+        texts(&info.validate(&workload(2, "j"), Some(&old))),
+        [] as [String; 0]
+    );
+    assert_eq!(
+        texts(&info.validate(&workload(-1, "j"), Some(&old))),
+        ["spec.replicas: Invalid value: -1: must be greater than or equal to 0"]
+    );
+}
+
+#[test]
+fn a_pod_without_an_account_may_have_a_token() {
+    // KA-010: on a cluster its admission gives it the account `default` first.
+    let info = info("", "pods");
+    let source = json!({"serviceAccountToken": {"path": "token"}});
+    let mut pod = json!({"metadata": {"name": "a"}, "spec": {
+        "containers": [{"name": "c", "image": "i"}],
+        "volumes": [{"name": "v", "projected": {"sources": [source]}}],
+    }});
+    info.default_object(&mut pod);
+    assert_eq!(texts(&info.validate(&pod, None)), [] as [String; 0]);
+}
+
+#[test]
+fn endpoints_of_pods_may_be_on_this_machine() {
+    // KA-010, KA-050
+    let info = info("discovery.k8s.io", "endpointslices");
+    let told = |target: Value| {
+        let endpoint = json!({"addresses": ["127.0.0.1"], "targetRef": target});
+        let slice = json!({"metadata": {"name": "a"}, "addressType": "IPv4", "endpoints": [endpoint]});
+        texts(&info.validate(&slice, None)).len()
+    };
+    assert_eq!(
+        (
+            told(json!({"kind": "Pod", "name": "p"})),
+            told(json!({"kind": "Node"}))
+        ),
+        (0, 1)
+    );
+}

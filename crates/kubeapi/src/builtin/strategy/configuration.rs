@@ -110,10 +110,8 @@ fn validate_type(object: &Value, data: Option<&Map<String, Value>>, errors: &mut
             require(".dockerconfigjson");
             validate_json(&at.key(".dockerconfigjson"), value(".dockerconfigjson"), errors);
         }
-        "kubernetes.io/ssh-auth" => {
-            if value("ssh-privatekey").is_none_or(|key| key == "") {
-                errors.push(FieldError::required(&at.key("ssh-privatekey"), ""));
-            }
+        "kubernetes.io/ssh-auth" if value("ssh-privatekey").is_none_or(|key| key == "") => {
+            errors.push(FieldError::required(&at.key("ssh-privatekey"), ""));
         }
         "kubernetes.io/tls" => {
             require("tls.crt");

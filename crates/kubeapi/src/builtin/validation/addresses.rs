@@ -63,8 +63,17 @@ pub(crate) fn check_strictly(field: &Field<'_>, errors: &mut Errors) {
     }
 }
 
+/// Whose an address is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Owner {
+    /// A Pod's: those of this machine have its own address, which on a cluster no Pod has.
+    Pod,
+    /// Somebody else's, or nobody says whose.
+    Anybody,
+}
+
 /// What is wrong with an address that traffic is to be sent to.
-pub(crate) fn check_endpoint(field: &Field<'_>, errors: &mut Errors) {
+pub(crate) fn check_endpoint(field: &Field<'_>, owner: Owner, errors: &mut Errors) {
     let text = field.text();
     let Some(address) = parse(text) else {
         field.invalid_text(errors, "must be a valid IP address");
@@ -73,7 +82,7 @@ pub(crate) fn check_endpoint(field: &Field<'_>, errors: &mut Errors) {
     if address.is_unspecified() {
         field.invalid_text(errors, format!("may not be unspecified ({text})"));
     }
-    if address.is_loopback() {
+    if address.is_loopback() && owner == Owner::Anybody {
         field.invalid_text(errors, "may not be in the loopback range (127.0.0.0/8, ::1/128)");
     }
     let (is_local, is_local_multicast) = match address {
@@ -212,8 +221,13 @@ mod tests {
             ("224.0.0.9", "multicast"),
             ("ff02::1", "multicast"),
         ] {
-            assert!(told(check_endpoint, refused)[0].contains(word), "{refused}");
+            let of_anybody =
+                |field: &Field<'_>, errors: &mut Errors| check_endpoint(field, Owner::Anybody, errors);
+            assert!(told(of_anybody, refused)[0].contains(word), "{refused}");
         }
+        let of_pod = |field: &Field<'_>, errors: &mut Errors| check_endpoint(field, Owner::Pod, errors);
+        assert_eq!(told(of_pod, "127.0.0.1"), [] as [&str; 0]);
+        assert_eq!(told(of_pod, "169.254.1.1").len(), 1);
         assert!(is_dual_stack(["10.0.0.1", "fd00::1"]) && !is_dual_stack(["10.0.0.1", "10.0.0.2"]));
     }
 

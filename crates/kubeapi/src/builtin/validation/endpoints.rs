@@ -2,7 +2,11 @@
 
 use serde_json::{Value, json};
 
-use super::{Errors, Field, PROTOCOLS, addresses, formats};
+use super::{
+    Errors, Field, PROTOCOLS,
+    addresses::{self, Owner},
+    formats,
+};
 use crate::{builtin::strategy::labels, names, names::NameRule};
 
 const ADDRESS_TYPES: [&str; 3] = ["FQDN", "IPv4", "IPv6"];
@@ -11,6 +15,8 @@ const MOST_ADDRESSES: usize = 100;
 const MOST_PORTS: usize = 20_000;
 const MOST_LABELS: usize = 16;
 const MOST_HINTS: usize = 8;
+
+type Rule = fn(&str) -> Vec<String>;
 
 /// What is wrong with Endpoints. An update that leaves the addresses alone is not held to their rules.
 pub(crate) fn check(object: &Value, old: Option<&Value>, errors: &mut Errors) {
@@ -31,7 +37,7 @@ pub(crate) fn check(object: &Value, old: Option<&Value>, errors: &mut Errors) {
                     field.texts(errors, rule.check(field.text(), false));
                 }
             }
-            addresses::check_endpoint(&ip, errors);
+            addresses::check_endpoint(&ip, owner(&address), errors);
         }
         let ports = subset.child("ports");
         for port in ports.items() {
@@ -48,6 +54,15 @@ pub(crate) fn check(object: &Value, old: Option<&Value>, errors: &mut Errors) {
             port.child("protocol").one_of(errors, &PROTOCOLS);
             check_application(&port.child("appProtocol"), errors);
         }
+    }
+}
+
+/// Whose address an endpoint has.
+fn owner(endpoint: &Field<'_>) -> Owner {
+    if endpoint.child("targetRef").text_of("kind") == "Pod" {
+        Owner::Pod
+    } else {
+        Owner::Anybody
     }
 }
 
@@ -107,7 +122,7 @@ fn check_endpoint(endpoint: &Field<'_>, kind: &str, errors: &mut Errors) {
                 .at(list.path.clone())
                 .invalid(errors, format!("must be an {kind} address"));
         }
-        addresses::check_endpoint(&address, errors);
+        addresses::check_endpoint(&address, owner(endpoint), errors);
     }
     let node = endpoint.child("nodeName");
     if node.is_set() {
@@ -121,8 +136,7 @@ fn check_endpoint(endpoint: &Field<'_>, kind: &str, errors: &mut Errors) {
         host.texts(errors, names::label(host.text()));
     }
     let hints = endpoint.child("hints");
-    let rules: [(&str, fn(&str) -> Vec<String>); 2] =
-        [("forZones", names::label_value), ("forNodes", names::subdomain)];
+    let rules: [(&str, Rule); 2] = [("forZones", names::label_value), ("forNodes", names::subdomain)];
     for (list, rule) in rules {
         let list = hints.child(list);
         if list.too_many(errors, MOST_HINTS) {

@@ -55,16 +55,8 @@ pub(super) fn check_always(object: &Value, errors: &mut Errors) {
     let annotations = Field::of(object, "metadata").child("annotations");
     profiles::check(&annotations, &spec, errors);
     check_spec(&spec, Some(object), errors);
-    if spec.text_of("serviceAccountName").is_empty() {
-        for volume in spec.child("volumes").items() {
-            for source in volume.child("projected").child("sources").items() {
-                if source.has("serviceAccountToken") {
-                    let detail = "must not be specified when serviceAccountName is not set";
-                    source.child("serviceAccountToken").forbidden(errors, detail);
-                }
-            }
-        }
-    }
+    // The reference moreover refuses a token of a Pod that names no account. Its admission names `default` for such a Pod
+    // before it looks; here a Pod without a name has that account.
     spec.child("terminationGracePeriodSeconds").not_negative(errors);
     for list in ["containers", "initContainers"] {
         for container in spec.child(list).items() {

@@ -4,7 +4,11 @@ use std::borrow::Cow;
 
 use serde_json::{Value, json};
 
-use super::{Errors, Field, IMMUTABLE, PROTOCOLS, addresses, formats, handlers};
+use super::{
+    Errors, Field, IMMUTABLE, PROTOCOLS,
+    addresses::{self, Owner},
+    formats, handlers,
+};
 use crate::{builtin::strategy::labels, field::FieldError, names};
 
 const TYPES: [&str; 4] = ["ClusterIP", "ExternalName", "LoadBalancer", "NodePort"];
@@ -55,7 +59,7 @@ pub(crate) fn check(object: &Value, old: Option<&Value>, errors: &mut Errors) {
             addresses::check(&address, errors);
         }
         if errors.len() == found {
-            addresses::check_endpoint(&address, errors);
+            addresses::check_endpoint(&address, Owner::Anybody, errors);
         }
     }
     spec.child("type").one_of(errors, &TYPES);
