@@ -6,7 +6,11 @@
 //! priority, and under the same small program that counts their syncs and, where it says so, makes each of them 2 ms
 //! slower (`benches/syncs.c`). `--quick` takes a tenth of everything, to see that the program works. `--write` puts the
 //! tables between the marks that the file has for them.
-#![allow(clippy::print_stdout, reason = "a program whose output is tables")]
+#![allow(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a program whose output is tables, and on standard error how far it is"
+)]
 
 mod client;
 mod loads;

@@ -149,6 +149,11 @@ async fn a_clock_that_is_set_back_by_an_hour_locks_nobody_out_and_loses_nothing(
     // And set right again.
     clock.set(0);
     let server = world.up_with(&[], &clock.environment());
+    // The first to come waits for the agent, which starts anew.
+    clock
+        .run(&world, &["chat", "desk", "-m", "hello"])
+        .await
+        .succeeded();
     for name in ["during", "after"] {
         clock.run(&world, &["get", "configmaps", name]).await.succeeded();
     }
