@@ -221,6 +221,36 @@ async fn failure_domain_a_process_that_ends_is_restarted_and_speaks_as_its_servi
 }
 
 #[tokio::test]
+async fn a_process_sees_its_files_and_says_everything_before_its_end() {
+    let world = World::new();
+    let server = world.up(&PROCESSES);
+    let client = server.client().await;
+    create(&pods(&client), pod("count", &["demo", "count", "2000"], "Never")).await;
+    let scenario = json!({
+        "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "scenario"},
+        "data": {"scenario.yaml": "turns:\n  - default: true\n    steps: [{text: Hello.}]\n"},
+    });
+    create(&objects(&client, "", "v1", "ConfigMap"), scenario).await;
+    let mut model = pod(
+        "model",
+        &["mock-model", "--scenario", "/etc/$(FOLDER)/scenario.yaml"],
+        "Always",
+    );
+    let container = &mut model["spec"]["containers"][0];
+    container["env"] = json!([{"name": "FOLDER", "value": "model"}]);
+    container["volumeMounts"] = json!([{"name": "scenario", "mountPath": "/etc/model"}]);
+    model["spec"]["volumes"] = json!([{"name": "scenario", "configMap": {"name": "scenario"}}]);
+    create(&pods(&client), model).await;
+    is_ready(&client, "model").await;
+
+    assert_eq!(end_of(&client, "count").await["exitCode"], 0);
+    let ran = world.run(&["logs", "count"]).await.succeeded();
+    let counted: Vec<String> = (1..=2000).map(|number| number.to_string()).collect();
+    assert_eq!(ran.stdout.lines().collect::<Vec<_>>(), counted);
+    assert!(server.end().success());
+}
+
+#[tokio::test]
 async fn failure_domain_a_server_that_is_killed_leaves_no_process_and_the_next_one_starts_them_again() {
     let world = World::new();
     let server = world.up(&PROCESSES);
