@@ -240,10 +240,25 @@ impl<'a> Checker<'a> {
             self.calls.entry(part).or_default().qualified = Some(dotted);
             return;
         }
+        if let (false, Some(found)) = (test, self.qualified_variable(operand, field)) {
+            self.set(part, found);
+            return;
+        }
         let found = self.field(part, operand, field, false);
         let found = if test { StaticType::Bool } else { found };
         let found = self.bindings.resolve(&found, false);
         self.set(part, found);
+    }
+
+    /// The type of a variable whose name has a dot.
+    fn qualified_variable(&self, operand: Part, field: &str) -> Option<StaticType> {
+        let PieceKind::Name(name) = self.expression.kind(operand)? else {
+            return None;
+        };
+        let is_local = self.scope.iter().any(|(local, _)| local == name);
+        let dotted = format!("{name}.{field}");
+        let (_, found) = self.variables.iter().find(|(variable, _)| *variable == dotted)?;
+        (!is_local).then(|| found.clone())
     }
 
     fn field(&mut self, part: Part, operand: Part, field: &str, optional: bool) -> StaticType {
@@ -257,8 +272,12 @@ impl<'a> Checker<'a> {
             StaticType::Map(_, value) => StaticType::clone(value),
             StaticType::Object(name) => match self.declared.field(name, field) {
                 Some(found) => found,
-                None => {
+                None if self.declared.is_declared(name) => {
                     self.mistake(part, format!("undefined field '{field}'"));
+                    StaticType::Error
+                }
+                None => {
+                    self.mistake(part, format!("unexpected failed resolution of '{name}'"));
                     StaticType::Error
                 }
             },

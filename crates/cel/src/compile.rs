@@ -3,11 +3,13 @@
 
 mod operator;
 mod path;
+mod scope;
 mod typed;
 
 use std::sync::Arc;
 
 use self::operator::{Operator, operator};
+pub use self::scope::{ResultType, Scope, ScopedProgram, compile_scoped};
 pub use self::typed::{CheckErrors, CheckedProgram, Environment, compile_checked};
 use crate::ast::{BinaryOperator, Call, Fold, Index, Kind, ListItem, MapItem, Node, Select, SelectMode};
 use crate::error::CompileError;
@@ -174,6 +176,9 @@ impl Checker<'_> {
         if let Some(named) = self.qualified_type(&operand, &field) {
             return Ok(Kind::Literal(Value::Type(named)));
         }
+        if let (SelectMode::Plain, Some(variable)) = (mode, self.qualified_variable(&operand, &field)) {
+            return Ok(variable);
+        }
         self.note_key(&operand, &field);
         let operand = self.check_operand(operand)?;
         let field = field.into();
@@ -292,6 +297,27 @@ impl Checker<'_> {
             }
             _ => None,
         }
+    }
+
+    /// A variable whose name has a dot, which looks like a selection.
+    fn qualified_variable(&mut self, operand: &Syntax, field: &str) -> Option<Kind> {
+        let Form::Name(name) = &operand.form else {
+            return None;
+        };
+        let is_this = |variable: &String| {
+            variable
+                .strip_prefix(name)
+                .and_then(|rest| rest.strip_prefix('.'))
+                .is_some_and(|rest| rest == field)
+        };
+        let index = self.variables.iter().position(is_this)?;
+        if self.locals.contains(name) {
+            return None;
+        }
+        if let Some(used) = self.used.get_mut(index) {
+            *used = true;
+        }
+        Some(Kind::Variable(index))
     }
 
     fn note_key(&mut self, operand: &Syntax, key: &str) {

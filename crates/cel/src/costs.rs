@@ -11,6 +11,17 @@ const PATTERN: f64 = 0.25;
 /// Cost of making a list besides its items.
 const LIST: u64 = 10;
 
+/// Cost of asking whether a user may do something.
+pub(crate) const AUTHORIZATION_CHECK: u64 = 350_000;
+/// Cost of a requirement of a selector: a structure and its list of values.
+const REQUIREMENT: f64 = 50.0;
+
+/// Cost of parsing a selector of so many characters.
+fn selector_cost(length: u64) -> u64 {
+    LIST.saturating_add(scale(length, TEXT))
+        .saturating_add(scale(scale(length, 0.5), REQUIREMENT))
+}
+
 /// The size the model counts: characters, bytes, items or entries; one for everything else.
 fn size(value: &Value) -> u64 {
     let count = match value {
@@ -100,6 +111,9 @@ pub(crate) fn before(function: &str, arguments: &[Value]) -> u64 {
             all(1.0, u64::try_from(end.saturating_sub(*start)).unwrap_or(0))
         }
         ("lists.range", [Value::Int(count)]) => all(1.0, u64::try_from(*count).unwrap_or(0)),
+        // Two checks fit in an expression's budget.
+        ("check", [Value::Extension(_), ..]) => AUTHORIZATION_CHECK,
+        ("fieldSelector" | "labelSelector", [Value::Extension(_), selector]) => selector_cost(size(selector)),
         // The length of the result is only known when it is there.
         ("join", _) => 0,
         _ => 1,

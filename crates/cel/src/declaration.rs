@@ -31,6 +31,10 @@ pub enum Shape {
     Map(Arc<Declaration>),
     /// An object with these fields, by the identifiers under which rules reach them
     Object(BTreeMap<String, Arc<Declaration>>),
+    /// An object of a type with a name, with these fields
+    Named(&'static str, BTreeMap<String, Arc<Declaration>>),
+    /// A type of a library, by its name
+    Opaque(&'static str),
 }
 
 /// The declaration of a value.
@@ -107,18 +111,33 @@ impl Types {
             Shape::Map(value) => {
                 StaticType::map(StaticType::String, self.declare(&format!("{name}.@elem"), value))
             }
-            Shape::Object(fields) => {
-                let known: Arc<str> = name.into();
-                let fields = fields
-                    .iter()
-                    .map(|(field, declared)| {
-                        (field.clone(), self.declare(&format!("{name}.{field}"), declared))
-                    })
-                    .collect();
-                self.fields.insert(Arc::clone(&known), fields);
-                StaticType::Object(known)
-            }
+            Shape::Object(fields) => self.object(name, fields),
+            Shape::Named(own, fields) => self.object(own, fields),
+            Shape::Opaque(name) => StaticType::Object((*name).into()),
         }
+    }
+
+    fn object(&mut self, name: &str, fields: &BTreeMap<String, Arc<Declaration>>) -> StaticType {
+        let known: Arc<str> = name.into();
+        let fields = fields
+            .iter()
+            .map(|(field, declared)| (field.clone(), self.declare(&format!("{name}.{field}"), declared)))
+            .collect();
+        self.fields.insert(Arc::clone(&known), fields);
+        StaticType::Object(known)
+    }
+
+    /// Whether objects of the type have fields that are declared.
+    pub(crate) fn is_declared(&self, object: &str) -> bool {
+        self.fields.contains_key(object)
+    }
+
+    /// Adds a field to an object type.
+    pub(crate) fn add(&mut self, object: &str, field: &str, found: StaticType) {
+        self.fields
+            .entry(object.into())
+            .or_default()
+            .insert(field.to_owned(), found);
     }
 
     /// The type of a field of an object type.

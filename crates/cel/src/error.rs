@@ -103,6 +103,8 @@ pub enum EvaluationErrorKind {
 pub struct EvaluationError {
     kind: EvaluationErrorKind,
     message: Box<str>,
+    /// The reference's words where ours say more.
+    reference: Option<Box<str>>,
 }
 
 impl EvaluationError {
@@ -110,7 +112,19 @@ impl EvaluationError {
         Self {
             kind,
             message: message.into(),
+            reference: None,
         }
+    }
+
+    /// The same failure, which the reference words in another way.
+    pub(crate) fn in_the_reference(mut self, words: impl Into<Box<str>>) -> Self {
+        self.reference = Some(words.into());
+        self
+    }
+
+    /// What the reference says of it: for answers in which clients look for its words.
+    pub fn reference(&self) -> &str {
+        self.reference.as_deref().unwrap_or(&self.message)
     }
 
     /// What kind of failure it is.
@@ -133,10 +147,19 @@ impl EvaluationError {
             .iter()
             .map(|argument| argument.type_of().name())
             .collect();
-        Self::new(
+        let error = Self::new(
             EvaluationErrorKind::NoSuchOverload,
             format!("no such overload: {function}({})", types.join(", ")),
-        )
+        );
+        match function {
+            // Operators, and what the standard library binds to the type of its target.
+            "@in" | "startsWith" | "endsWith" | "contains" | "matches" => {
+                error.in_the_reference("no such overload")
+            }
+            _ if function.starts_with(['_', '!', '-']) => error.in_the_reference("no such overload"),
+            "size" => error.in_the_reference("no such overload: size"),
+            _ => error,
+        }
     }
 
     pub(crate) fn no_key(key: impl std::fmt::Display) -> Self {

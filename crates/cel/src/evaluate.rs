@@ -11,7 +11,7 @@ use crate::error::{EvaluationError, EvaluationErrorKind};
 use crate::operators;
 use crate::patterns::Patterns;
 use crate::trace::Trace;
-use crate::value::{Key, Map, Value};
+use crate::value::{Key, LazyFields, Map, Value};
 
 /// Cost of making a list, before its elements (Kubernetes' base cost).
 const LIST_COST: u64 = 10;
@@ -123,6 +123,9 @@ impl<'a> Machine<'a> {
         let operand = self.evaluate(&select.operand)?;
         self.begin_chain(&select.operand)?;
         self.context.budget.work(1)?;
+        if let Some(fields) = operand.as_fields() {
+            return self.lazy_field(fields, select);
+        }
         let (found, was_optional) = match &operand {
             Value::Map(map) => (map.get(&select.field).cloned(), false),
             Value::Optional(None) => (None, true),
@@ -144,6 +147,22 @@ impl<'a> Machine<'a> {
             SelectMode::Optional => Ok(found.map_or_else(Value::none, Value::some)),
             SelectMode::Plain if was_optional => Ok(found.map_or_else(Value::none, Value::some)),
             SelectMode::Plain => found.ok_or_else(|| EvaluationError::no_key(&select.field)),
+        }
+    }
+
+    /// A field that is found out now. It has a budget of its own.
+    fn lazy_field(&mut self, fields: &LazyFields, select: &'a Select) -> Evaluated {
+        let found = fields.0.field(&select.field);
+        let is_free =
+            select.mode != SelectMode::Plain && (select.mode == SelectMode::Test || found.is_none());
+        self.context.budget.charge(u64::from(!is_free))?;
+        match (select.mode, found) {
+            (_, Some(Err(reason))) => Err(EvaluationError::argument(reason)),
+            (SelectMode::Test, found) => Ok(Value::Bool(found.is_some())),
+            (SelectMode::Optional, None) => Ok(Value::none()),
+            (SelectMode::Plain, None) => Err(EvaluationError::no_key(&select.field)),
+            (SelectMode::Optional, Some(Ok(value))) => Ok(Value::some(value)),
+            (SelectMode::Plain, Some(Ok(value))) => Ok(value),
         }
     }
 

@@ -3,6 +3,7 @@
 //! The evaluator charges what a call costs by the reference's model (`costs`) before it is made; a function only tells
 //! what it walks over, so that nothing runs on and on that the model takes for cheap.
 
+mod access;
 mod addresses;
 mod convert;
 mod format;
@@ -372,4 +373,39 @@ static TABLE: &[Function] = &[
     global("format.date", 0, Some(Type::Format), named_formats::date),
     global("format.datetime", 0, Some(Type::Format), named_formats::datetime),
     member("validate", (1, 1), Some(Type::Optional), named_formats::validate),
+    // Authorisation
+    member("path", (1, 1), Some(Type::PathCheck), access::path),
+    member("group", (1, 1), Some(Type::GroupCheck), access::group),
+    member(
+        "serviceAccount",
+        (2, 2),
+        Some(Type::Authorizer),
+        access::service_account,
+    ),
+    member("resource", (1, 1), Some(Type::ResourceCheck), access::resource),
+    member(
+        "subresource",
+        (1, 1),
+        Some(Type::ResourceCheck),
+        access::subresource,
+    ),
+    member("namespace", (1, 1), Some(Type::ResourceCheck), access::namespace),
+    member("name", (1, 1), Some(Type::ResourceCheck), access::name),
+    member(
+        "fieldSelector",
+        (1, 1),
+        Some(Type::ResourceCheck),
+        access::field_selector,
+    ),
+    member(
+        "labelSelector",
+        (1, 1),
+        Some(Type::ResourceCheck),
+        access::label_selector,
+    ),
+    member("check", (1, 1), Some(Type::Decision), access::check),
+    member("allowed", (0, 0), Some(Type::Bool), access::allowed),
+    member("reason", (0, 0), Some(Type::String), access::reason),
+    member("errored", (0, 0), Some(Type::Bool), access::errored),
+    member("error", (0, 0), Some(Type::String), access::error),
 ];

@@ -4,7 +4,8 @@
 //! # Role
 //! [`compile`] turns a source into a [`Program`] and refuses what cannot work (undeclared names, unknown
 //! functions, wrong numbers of arguments, literal patterns that are no regular expressions).
-//! [`compile_checked`] also checks types against a [`Declaration`] and tells what the expression can cost.
+//! [`compile_checked`] also checks types against a [`Declaration`] and tells what the expression can cost;
+//! [`compile_scoped`] checks types where each variable has its own.
 //! [`Program::evaluate`] runs it on [`Variables`] within a [`Budget`] of cost (Kubernetes' cost model),
 //! memory and time. [`escape_property`] maps property names to identifiers as Kubernetes does (KA-015).
 //!
@@ -40,13 +41,16 @@ mod trace;
 mod value;
 
 pub use budget::{Budget, OBJECT_COST, RULE_COST};
-pub use compile::{CheckErrors, CheckedProgram, CompileOptions, Environment, compile, compile_checked};
+pub use compile::{
+    CheckErrors, CheckedProgram, CompileOptions, Environment, ResultType, Scope, ScopedProgram, compile,
+    compile_checked, compile_scoped,
+};
 pub use declaration::{Declaration, Shape};
 pub use error::{CompileError, EvaluationError, EvaluationErrorKind};
 pub use escape::escape_property;
 pub use functions::NamedFormat;
 pub use program::{Program, Variables};
 pub use value::{
-    Extension, JsonTooLarge, Key, Map, Network, Notation, Quantity, Timestamp, Type, Url, Value, Version,
-    canonical_quantity,
+    Access, AccessDecision, Authorize, Extension, Fields, JsonTooLarge, Key, LazyFields, Map, Network, Notation,
+    Quantity, ResourceCheck, Timestamp, Type, Url, Value, Version, canonical_quantity,
 };

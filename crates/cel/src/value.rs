@@ -3,8 +3,10 @@
 //! Lists, maps and texts are shared (`Arc`), so handing a part of a large object to a rule copies a
 //! pointer. An object is converted once and then serves every rule on it.
 
+mod access;
 mod compare;
 mod extension;
+mod fields;
 mod json;
 mod map;
 mod quantity;
@@ -16,8 +18,10 @@ use std::sync::Arc;
 
 use jiff::SignedDuration;
 
+pub use access::{Access, AccessDecision, Authorize, ResourceCheck};
 pub(crate) use compare::{Comparison, compare_numbers, ordering};
 pub use extension::{Extension, Network};
+pub use fields::{Fields, LazyFields};
 pub use json::JsonTooLarge;
 pub use map::{Key, Map};
 pub use quantity::{Notation, Quantity, canonical_quantity};
@@ -82,6 +86,12 @@ pub enum Type {
     Quantity,
     Version,
     Format,
+    Authorizer,
+    PathCheck,
+    GroupCheck,
+    ResourceCheck,
+    Decision,
+    Fields,
 }
 
 impl Type {
@@ -108,6 +118,12 @@ impl Type {
             Type::Quantity => "kubernetes.Quantity",
             Type::Version => "kubernetes.Semver",
             Type::Format => "kubernetes.NamedFormat",
+            Type::Authorizer => "kubernetes.authorization.Authorizer",
+            Type::PathCheck => "kubernetes.authorization.PathCheck",
+            Type::GroupCheck => "kubernetes.authorization.GroupCheck",
+            Type::ResourceCheck => "kubernetes.authorization.ResourceCheck",
+            Type::Decision => "kubernetes.authorization.Decision",
+            Type::Fields => "object",
         }
     }
 
@@ -194,11 +210,23 @@ impl Value {
         }
     }
 
+    /// The fields of an object that are found out when they are asked for.
+    pub(crate) fn as_fields(&self) -> Option<&LazyFields> {
+        match self {
+            Value::Extension(extension) => match &**extension {
+                Extension::Fields(fields) => Some(fields),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
     pub(crate) fn none() -> Value {
         Value::Optional(None)
     }
 
-    pub(crate) fn extension(extension: Extension) -> Value {
+    /// A value of one of Kubernetes' libraries.
+    pub fn extension(extension: Extension) -> Value {
         Value::Extension(Arc::new(extension))
     }
 

@@ -17,6 +17,7 @@ use serde_json::Value;
 use tokio::sync::Notify;
 
 use crate::{
+    admission,
     authorization::CLUSTER_ROLES,
     object::{self, OwnerReference},
 };
@@ -55,6 +56,8 @@ struct State {
     /// Definitions that are being removed, as `PLURAL.GROUP`.
     dying_definitions: HashSet<String>,
     roles: bool,
+    /// Admission policies whose types are to be checked.
+    policies: BTreeSet<String>,
     /// When each Event was written last, the oldest first.
     events: BTreeSet<(Timestamp, Key, u64)>,
 }
@@ -80,6 +83,8 @@ pub(crate) enum Work {
     Definition(String),
     /// Make the aggregated ClusterRoles anew.
     Roles,
+    /// Check the types of this ValidatingAdmissionPolicy.
+    Policy(String),
 }
 
 impl Aftermath {
@@ -150,6 +155,9 @@ impl Aftermath {
                 }
             }
             CLUSTER_ROLES => state.roles = true,
+            admission::POLICIES if !removed && admission::unobserved(object).is_some() => {
+                state.policies.insert(key.name.to_string());
+            }
             "/events" if !removed => {
                 state.events.insert((written, key.clone(), revision));
             }
@@ -190,6 +198,9 @@ impl Aftermath {
         if std::mem::take(&mut state.roles) {
             return Some(Work::Roles);
         }
+        if let Some(name) = state.policies.pop_first() {
+            return Some(Work::Policy(name));
+        }
         state.removed.clear();
         None
     }
@@ -211,6 +222,9 @@ impl Aftermath {
                 state.definitions.insert(name);
             }
             Work::Roles => state.roles = true,
+            Work::Policy(name) => {
+                state.policies.insert(name);
+            }
         }
     }
 

@@ -16,6 +16,7 @@ use tokio::sync::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard, Semaphore};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    admission::Policies,
     aftermath::Aftermath,
     authorization::Authorizer,
     logs::LogSource,
@@ -140,6 +141,7 @@ struct Inner {
     aftermath: Aftermath,
     measures: Measures,
     authorizer: Authorizer,
+    policies: Policies,
     signing_key: SigningKey,
     /// The token of the owner, once a socket is served.
     admin_token: OnceLock<SecretString>,
@@ -201,6 +203,7 @@ impl Api {
             aftermath: Aftermath::new(Arc::clone(&clock)),
             measures: Measures::new(&metrics),
             authorizer: Authorizer::new(),
+            policies: Policies::new(),
             namespace_gate: RwLock::new(()),
             definition_gate: Mutex::new(()),
             address_gate: Mutex::new(()),
@@ -264,6 +267,10 @@ impl Api {
 
     pub(crate) fn authorizer(&self) -> &Authorizer {
         &self.inner.authorizer
+    }
+
+    pub(crate) fn policies(&self) -> &Policies {
+        &self.inner.policies
     }
 
     pub(crate) fn logs(&self) -> Option<&Arc<dyn LogSource>> {

@@ -1,5 +1,5 @@
-//! The work that goes on behind requests: garbage collection, the removal of namespaces and definitions, the expiry of
-//! Events. Requirements KA-012, KA-023, KA-031.
+//! The work that goes on behind requests: garbage collection, the removal of namespaces and definitions, the types of
+//! admission policies, the expiry of Events. Requirements KA-012, KA-023, KA-031.
 
 mod garbage;
 mod namespace;
@@ -77,6 +77,7 @@ impl Api {
             // Objects held by finalizers keep the definition; the removal of the last one brings it back.
             Work::Definition(name) => self.remove_definition(name).await.map(|_finished| ()),
             Work::Roles => self.aggregate_roles().await,
+            Work::Policy(name) => self.attend_policy(name).await,
         }
     }
 

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use tokio::task::JoinError;
 
 use crate::{
+    admission,
     api::Api,
     builtin::conversion,
     custom::DEFINITIONS,
@@ -91,6 +92,9 @@ impl Api {
                 self.aftermath().observe(&key, object, revision, removed);
                 if key.resource.starts_with("rbac.authorization.k8s.io/") {
                     self.authorizer().changed();
+                }
+                if matches!(&*key.resource, admission::POLICIES | admission::BINDINGS) {
+                    self.policies().changed();
                 }
                 if &*key.resource == DEFINITIONS {
                     self.follow_definitions().await;

@@ -37,6 +37,8 @@ pub(crate) struct Deleted {
     pub(crate) object: Value,
     /// Whether it is gone; otherwise it waits for a finalizer or its grace period.
     pub(crate) gone: bool,
+    /// What admission policies warn of.
+    pub(crate) warnings: Vec<String>,
 }
 
 impl Api {
@@ -93,11 +95,13 @@ impl Api {
             Some(json!(stored.revision.to_string())),
         );
         options.check_preconditions(kind, &stored.key.name, &object)?;
+        let warnings = self.admit_deletion(view, &stored.key, options, || shown(object.clone()))?;
         let effect = plan(kind, &mut object, options, self.clock().now());
         if options.dry_run || effect == Effect::Nothing {
             return Ok(Some(Deleted {
                 object: shown(object),
                 gone: effect == Effect::Remove,
+                warnings,
             }));
         }
         let key = stored.key.clone();
@@ -112,30 +116,32 @@ impl Api {
             Committed::At(_) => Some(Deleted {
                 object: shown(object),
                 gone: effect == Effect::Remove,
+                warnings,
             }),
             Committed::LostRace => None,
         })
     }
 
-    /// Deletes many objects at a time, so that they share the store's commits. The answer has those that were there.
+    /// Deletes many objects at a time, so that they share the store's commits; with what is to be warned of.
     pub(crate) async fn delete_all(
         &self,
         view: &View,
         keys: Vec<Key>,
         options: &DeleteOptions,
-    ) -> ApiResult<Vec<Value>> {
+    ) -> ApiResult<Vec<String>> {
         let deletions = stream::iter(keys).map(|key| async move { self.delete(view, &key, options).await });
-        // In order: the answer to the deletion of a collection is a list.
+        // In order: the refusal that is told is that of the first object.
         let outcomes: Vec<ApiResult<Deleted>> = deletions.buffered(CONCURRENCY).collect().await;
-        let mut objects = Vec::with_capacity(outcomes.len());
+        let mut warnings = Vec::new();
         for outcome in outcomes {
             match outcome {
-                Ok(deleted) => objects.push(deleted.object),
+                Ok(deleted) => warnings.extend(deleted.warnings),
                 Err(error) if error.reason == Reason::NotFound => {}
                 Err(error) => return Err(error),
             }
         }
-        Ok(objects)
+        warnings.dedup();
+        Ok(warnings)
     }
 
     /// Deletes for the server's own purposes; an object that is gone already is fine.

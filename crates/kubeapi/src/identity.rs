@@ -52,6 +52,13 @@ impl Identity {
         identity
     }
 
+    /// A ServiceAccount as it is known without a credential of its own: it is in no group of those who have one.
+    pub(crate) fn bare_service_account(namespace: &str, name: &str) -> Self {
+        let mut identity = Self::of(&format!("{SERVICE_ACCOUNT}{namespace}:{name}"), &[]);
+        identity.groups.extend(service_account_groups(namespace));
+        identity
+    }
+
     /// Nobody in particular; may ask only for health and version.
     pub fn anonymous() -> Self {
         Self::of(ANONYMOUS, &[UNAUTHENTICATED])

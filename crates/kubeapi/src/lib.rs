@@ -9,7 +9,7 @@
 //! A request is taken apart in `request`, answered from `router`, and reads in `read` and `watch` or writes in `write`:
 //! the one pipeline that create, update, every patch and apply pass, planned in `write::plan` without touching anything.
 //! `delete` and `background` (garbage collection, namespaces, definitions) are the other writers. All of them end in
-//! `commit`. `registry` holds the kinds being served: `builtin` ones are data, those of definitions come from [`crd`].
+//! `commit`. What users' policies say of a write, `admission` asks before it is stored. `registry` holds the kinds being served: `builtin` ones are data, those of definitions come from [`crd`].
 //! [`schema`], [`patch`], [`apply`], [`selector`], [`table`] and [`strict`] are functions over JSON values that know
 //! nothing of requests.
 //!
@@ -18,6 +18,7 @@
 //! Take an identity from a header; store what did not pass the pipeline; answer a write before it is durable; keep a
 //! queue per watcher; let one client's slowness reach another.
 
+mod admission;
 mod aftermath;
 mod answer;
 mod api;

@@ -203,5 +203,10 @@ fn common() -> BTreeSet<String> {
     names
 }
 
+/// The schema of a kind as it is published, and all that it refers to, by name.
+pub(crate) fn schemas_of(kind: &KindInfo) -> BTreeMap<String, Value> {
+    components::of(&[kind])
+}
+
 #[cfg(test)]
 mod tests;

@@ -6,6 +6,8 @@ mod reviews;
 mod subresources;
 mod writes;
 
+pub(crate) use subresources::scale_of;
+
 use std::{any::Any, time::Duration};
 
 use axum::{

@@ -88,6 +88,21 @@ impl Expression {
         self.pieces.get(part).map_or(0, |piece| piece.offset)
     }
 
+    /// How deep its parts are nested.
+    pub(crate) fn depth(&self) -> usize {
+        let mut depths: Vec<usize> = Vec::with_capacity(self.pieces.len());
+        for piece in &self.pieces {
+            let below = piece
+                .kind
+                .parts()
+                .into_iter()
+                .filter_map(|part| depths.get(part))
+                .max();
+            depths.push(below.map_or(1, |depth| depth + 1));
+        }
+        depths.get(self.root).copied().unwrap_or(1)
+    }
+
     /// Writes out the macros of a parsed expression; `None` when that makes too many parts. The macros of optional values
     /// write their operand twice, so a chain of them doubles with each.
     pub(crate) fn expand(source: &str, syntax: &Syntax) -> Option<Self> {

@@ -92,6 +92,45 @@ impl StaticType {
         }
     }
 
+    /// The type that a field gets from the expression it is computed by: of what is no plain value, list or map, anything
+    /// may be expected.
+    pub(crate) fn as_field(&self) -> StaticType {
+        match self {
+            StaticType::List(item) => StaticType::list(item.as_field()),
+            StaticType::Map(key, value) => StaticType::map(key.as_field(), value.as_field()),
+            StaticType::Null
+            | StaticType::Bool
+            | StaticType::Int
+            | StaticType::Uint
+            | StaticType::Double
+            | StaticType::String
+            | StaticType::Bytes
+            | StaticType::Timestamp
+            | StaticType::Duration => self.clone(),
+            _ => StaticType::Dyn,
+        }
+    }
+
+    /// The name of the type as a value, with its parameters: `null_type`, `google.protobuf.Timestamp`, `list(string)`.
+    pub(crate) fn declared_name(&self) -> String {
+        let named = |name: &str, parameters: &[&StaticType]| {
+            let parameters: Vec<String> = parameters
+                .iter()
+                .map(|parameter| parameter.declared_name())
+                .collect();
+            format!("{name}({})", parameters.join(", "))
+        };
+        match self {
+            StaticType::List(item) => named("list", &[item]),
+            StaticType::Map(key, value) => named("map", &[key, value]),
+            StaticType::Opaque(name, parameters) if !parameters.is_empty() => {
+                named(name, &parameters.iter().collect::<Vec<_>>())
+            }
+            StaticType::Type(Some(inner)) => named("type", &[inner]),
+            plain => plain.runtime_name().to_owned(),
+        }
+    }
+
     /// The name of the type of such values when they are evaluated.
     pub(crate) fn runtime_name(&self) -> &str {
         match self {

@@ -2,7 +2,7 @@
 //! do (KA-015).
 
 use super::{CompileOptions, lower};
-use crate::check::{self, Expression, Part, PieceKind, StaticType};
+use crate::check::{self, Checked, Expression, Part, PieceKind, StaticType};
 use crate::declaration::{Declaration, Types};
 use crate::error::CompileError;
 use crate::estimate;
@@ -10,6 +10,7 @@ use crate::functions::{self, Lookup};
 use crate::parse;
 use crate::patterns;
 use crate::program::Program;
+use crate::syntax::Syntax;
 use crate::value::Value;
 
 /// Most errors that are told of one expression.
@@ -81,10 +82,6 @@ pub fn compile_checked(
     options: &CompileOptions,
     environment: Environment<'_>,
 ) -> Result<CheckedProgram, CheckErrors> {
-    let syntax = parse::parse(source, options).map_err(|error| match parse::diagnose(source) {
-        mistakes if mistakes.is_empty() => error.into(),
-        errors => CheckErrors::Compilation { errors, more: 0 },
-    })?;
     let mut types = Types::default();
     let declared = types.declare(TYPE_NAME, environment.declaration);
     let variables: Vec<(String, StaticType)> = environment
@@ -99,19 +96,7 @@ pub fn compile_checked(
             (name.to_owned(), declared)
         })
         .collect();
-    let Some(expression) = Expression::expand(source, &syntax) else {
-        return Err(CompileError::whole("expression node limit exceeded").into());
-    };
-    let checked = check::check(expression, &variables, &types).map_err(|mistakes| {
-        let more = mistakes.len().saturating_sub(TOLD);
-        let errors = mistakes
-            .into_iter()
-            .take(TOLD)
-            .map(|mistake| CompileError::at(source, mistake.offset, mistake.message))
-            .collect();
-        CheckErrors::Compilation { errors, more }
-    })?;
-    instantiate(&checked)?;
+    let (syntax, checked) = checked(source, options, &variables, &types)?;
     let max_cost = estimate::estimate(&checked, environment.declaration).max;
     let options = CompileOptions {
         variables: variables.into_iter().map(|(name, _)| name).collect(),
@@ -122,6 +107,33 @@ pub fn compile_checked(
         result: checked.result().to_string(),
         max_cost,
     })
+}
+
+/// Parses an expression and checks its types.
+pub(super) fn checked(
+    source: &str,
+    options: &CompileOptions,
+    variables: &[(String, StaticType)],
+    types: &Types,
+) -> Result<(Syntax, Checked), CheckErrors> {
+    let syntax = parse::parse(source, options).map_err(|error| match parse::diagnose(source) {
+        mistakes if mistakes.is_empty() => error.into(),
+        errors => CheckErrors::Compilation { errors, more: 0 },
+    })?;
+    let Some(expression) = Expression::expand(source, &syntax) else {
+        return Err(CompileError::whole("expression node limit exceeded").into());
+    };
+    let checked = check::check(expression, variables, types).map_err(|mistakes| {
+        let more = mistakes.len().saturating_sub(TOLD);
+        let errors = mistakes
+            .into_iter()
+            .take(TOLD)
+            .map(|mistake| CompileError::at(source, mistake.offset, mistake.message))
+            .collect();
+        CheckErrors::Compilation { errors, more }
+    })?;
+    instantiate(&checked)?;
+    Ok((syntax, checked))
 }
 
 /// Makes what can be made of literals beforehand: values of other types, and patterns.

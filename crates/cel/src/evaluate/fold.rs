@@ -25,13 +25,16 @@ impl<'a> Machine<'a> {
             Value::List(list) => list.len(),
             Value::Map(map) => map.len(),
             other => {
-                return Err(EvaluationError::new(
+                let found = other.type_of();
+                let error = EvaluationError::new(
                     EvaluationErrorKind::NoSuchOverload,
                     format!(
                         "expression of type '{}' cannot be range of a comprehension",
-                        other.type_of().name()
+                        found.name()
                     ),
-                ));
+                );
+                let words = format!("got 'types.{found:?}', expected iterable type");
+                return Err(error.in_the_reference(words));
             }
         };
         let base = self.locals.len();

@@ -108,7 +108,7 @@ fn limited(text: &str, most: usize, unit: &str) -> Vec<String> {
     }
 }
 
-fn label(text: &str, prefix: bool) -> Vec<String> {
+pub(super) fn label(text: &str, prefix: bool) -> Vec<String> {
     let text = completed(text, prefix);
     let mut faults = limited(&text, 63, "characters");
     if !is_label(&text) {
@@ -121,7 +121,7 @@ fn label(text: &str, prefix: bool) -> Vec<String> {
     faults
 }
 
-fn subdomain(text: &str, prefix: bool) -> Vec<String> {
+pub(super) fn subdomain(text: &str, prefix: bool) -> Vec<String> {
     let text = completed(text, prefix);
     let mut faults = limited(&text, 253, "characters");
     if !text.split('.').all(is_label) {

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use super::{Quantity, Type, Url, Version};
+use super::{Access, LazyFields, Quantity, Type, Url, Version};
 use crate::functions::NamedFormat;
 
 /// A value that only functions of Kubernetes' libraries make.
@@ -20,6 +20,10 @@ pub enum Extension {
     Version(Version),
     /// `kubernetes.NamedFormat`
     Format(&'static NamedFormat),
+    /// A value of the authorisation library
+    Access(Access),
+    /// An object whose fields are found out when they are asked for
+    Fields(LazyFields),
 }
 
 impl Extension {
@@ -31,6 +35,8 @@ impl Extension {
             Extension::Quantity(_) => Type::Quantity,
             Extension::Version(_) => Type::Version,
             Extension::Format(_) => Type::Format,
+            Extension::Access(access) => access.type_of(),
+            Extension::Fields(_) => Type::Fields,
         }
     }
 

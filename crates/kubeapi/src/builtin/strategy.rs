@@ -22,7 +22,7 @@ use super::{
     services,
     validation::{autoscaling, claims, endpoints, networking, services as services_rules},
 };
-use crate::field::FieldError;
+use crate::{admission, field::FieldError};
 
 type Prepare = fn(&mut Value, Option<&Value>);
 type Validate = fn(&Value, Option<&Value>, &mut Vec<FieldError>);
@@ -191,6 +191,15 @@ impl Strategy {
             },
             "discovery.k8s.io/endpointslices" => Self {
                 validate: endpoints::check_slice,
+                ..empty
+            },
+            admission::POLICIES => Self {
+                default: admission::default_policy,
+                validate: admission::validate_policy,
+                ..empty
+            },
+            admission::BINDINGS => Self {
+                validate: admission::validate_binding,
                 ..empty
             },
             "apiextensions.k8s.io/customresourcedefinitions" => Self {

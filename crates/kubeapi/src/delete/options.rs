@@ -1,10 +1,11 @@
 //! `DeleteOptions`, from the body or the query.
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::{
     builtin::KindInfo,
     field::{FieldError, FieldPath},
+    identity::Identity,
     object::{self, FOREGROUND, ORPHAN},
     request::{DryRun, QueryOptions},
     status::{ApiError, ApiResult, Reason},
@@ -34,6 +35,10 @@ pub(crate) struct DeleteOptions {
     pub(crate) propagation: Option<Propagation>,
     pub(crate) orphan_dependents: Option<bool>,
     pub(crate) dry_run: bool,
+    /// Whom admission policies are asked about; `None` for the server itself.
+    pub(crate) author: Option<Identity>,
+    /// Whether a whole collection is deleted, whose request names no object.
+    pub(crate) of_collection: bool,
 }
 
 impl DeleteOptions {
@@ -100,6 +105,37 @@ impl DeleteOptions {
         options.uid = precondition("uid");
         options.resource_version = precondition("resourceVersion");
         options.checked()
+    }
+
+    /// As a `DeleteOptions` object.
+    pub(crate) fn to_value(&self) -> Value {
+        let mut fields = Map::new();
+        fields.insert("kind".to_owned(), json!("DeleteOptions"));
+        fields.insert("apiVersion".to_owned(), json!("meta.k8s.io/v1"));
+        let mut set = |name: &str, value: Option<Value>| {
+            if let Some(value) = value {
+                fields.insert(name.to_owned(), value);
+            }
+        };
+        set("gracePeriodSeconds", self.grace_period_seconds.map(Value::from));
+        set("orphanDependents", self.orphan_dependents.map(Value::from));
+        set(
+            "propagationPolicy",
+            self.propagation
+                .map(|propagation| json!(format!("{propagation:?}"))),
+        );
+        set("dryRun", self.dry_run.then(|| json!(["All"])));
+        let mut preconditions = Map::new();
+        for (name, value) in [("uid", &self.uid), ("resourceVersion", &self.resource_version)] {
+            if let Some(value) = value {
+                preconditions.insert(name.to_owned(), json!(value));
+            }
+        }
+        set(
+            "preconditions",
+            (!preconditions.is_empty()).then_some(Value::Object(preconditions)),
+        );
+        Value::Object(fields)
     }
 
     fn checked(self) -> ApiResult<Self> {

@@ -295,21 +295,23 @@ impl Api {
 
     async fn delete_named(&self, call: &Call, request: Request) -> ApiResult<Answer> {
         let options = self.delete_options(call, request).await?;
-        let warnings: Vec<String> = options.warning(&call.kind).into_iter().collect();
-        let deleted = self
+        let mut warnings: Vec<String> = options.warning(&call.kind).into_iter().collect();
+        let mut deleted = self
             .delete(&call.view(), &call.key(), &options)
             .await
             .map_err(|mut error| {
                 error.warnings.extend(warnings.clone());
                 error
             })?;
+        warnings.append(&mut deleted.warnings);
         let (status, document) = delete::answer(&call.kind, deleted, &options);
         Ok(Answer::json(status, &document).with_warnings(warnings))
     }
 
     /// Deletes what a list would show, and answers with that list.
     async fn delete_collection(&self, call: &Call, request: Request) -> ApiResult<Answer> {
-        let options = self.delete_options(call, request).await?;
+        let mut options = self.delete_options(call, request).await?;
+        options.of_collection = true;
         let view = call.view();
         let selection = Selection::parse(&call.kind, &call.options)?;
         let query = ListQuery {
@@ -326,7 +328,8 @@ impl Api {
             .map(|stored| view.value(&stored.value, stored.revision))
             .collect::<ApiResult<Vec<serde_json::Value>>>()?;
         let keys = items.into_iter().map(|stored| stored.key).collect();
-        self.delete_all(&view, keys, &options).await?;
+        let mut warnings: Vec<String> = options.warning(&call.kind).into_iter().collect();
+        warnings.append(&mut self.delete_all(&view, keys, &options).await?);
         let mut metadata = serde_json::json!({"resourceVersion": revision.to_string()});
         if call.kind.custom {
             metadata["continue"] = serde_json::json!("");
@@ -341,7 +344,7 @@ impl Api {
             "kind": call.kind.list_kind, "apiVersion": view.api_version(),
             "metadata": metadata, "items": objects,
         }))
-        .with_warnings(options.warning(&call.kind).into_iter().collect()))
+        .with_warnings(warnings))
     }
 
     async fn delete_options(&self, call: &Call, request: Request) -> ApiResult<DeleteOptions> {
@@ -361,7 +364,9 @@ impl Api {
                     .value,
             ),
         };
-        DeleteOptions::parse(&call.options, body.as_ref())
+        let mut options = DeleteOptions::parse(&call.options, body.as_ref())?;
+        options.author = Some(call.identity.clone());
+        Ok(options)
     }
 }
 

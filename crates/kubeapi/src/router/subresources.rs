@@ -4,6 +4,8 @@
 mod pod;
 mod scale;
 
+pub(crate) use scale::scale_of;
+
 use axum::extract::Request;
 use http::StatusCode;
 use serde_json::Value;
@@ -14,12 +16,29 @@ use super::{
     writes::{decode, manager},
 };
 use crate::{
+    admission::{Creation, Target},
     answer::Answer,
     api::Api,
     negotiation::{Form, body_format},
-    request::Verb,
+    request::{DryRun, Verb},
     status::{ApiError, ApiResult},
 };
+
+impl Call {
+    /// The call as the creation of a subresource.
+    fn creation<'a>(&'a self, manager: &'a str) -> Creation<'a> {
+        Creation {
+            kind: &self.kind,
+            snapshot: &self.snapshot,
+            subresource: &self.path.subresource,
+            namespace: self.namespace(),
+            name: self.name(),
+            author: &self.identity,
+            manager,
+            dry_run: self.options.dry_run == DryRun::All,
+        }
+    }
+}
 
 impl Api {
     /// Answers a request for a token of a ServiceAccount. Requirement KA-040.
@@ -32,8 +51,10 @@ impl Api {
         } else {
             decode(&body, format)?.value
         };
+        let target = Target::new("authentication.k8s.io", "v1", "TokenRequest");
+        let warnings = self.admit_subresource(call.creation(&manager), target, &asked)?;
         let answer = self.request_token(call.namespace(), call.name(), &manager, asked)?;
-        Ok(Answer::json(StatusCode::CREATED, &answer))
+        Ok(Answer::json(StatusCode::CREATED, &answer).with_warnings(warnings))
     }
 
     pub(super) async fn subresource(&self, call: &Call, request: Request) -> ApiResult<Answer> {

@@ -37,6 +37,10 @@ pub(super) fn cells(group: &str, kind: &str, object: &Value, now: Timestamp) -> 
         ("", "PersistentVolumeClaim") => cluster::persistent_volume_claim(&row),
         ("" | "events.k8s.io", "Event") => cluster::event(&row),
         ("coordination.k8s.io", "Lease") => cluster::lease(&row),
+        ("admissionregistration.k8s.io", "ValidatingAdmissionPolicy") => cluster::admission_policy(&row),
+        ("admissionregistration.k8s.io", "ValidatingAdmissionPolicyBinding") => {
+            cluster::admission_policy_binding(&row)
+        }
         ("node.k8s.io", "RuntimeClass") => cluster::runtime_class(&row),
         ("rbac.authorization.k8s.io", "RoleBinding" | "ClusterRoleBinding") => cluster::role_binding(&row),
         _ => return None,

@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use super::{Intention, MODIFIED, Part, WriteRequest, candidate, ownership};
 use crate::{
+    admission,
     api::Api,
     apply,
     authorization::{Attributes, ResourceAttributes},
@@ -105,14 +106,17 @@ impl Api {
             }
             self.prepare(request, name, prior, &mut object)?;
             validate(request, name, prior, &object, warnings)?;
+            self.check_parameters(request, name, prior, &object)?;
         }
         // A creation of what is there is refused only now: the reference judges the object first.
         if let (Intention::Create(_), Some(_)) = (&request.intention, prior) {
+            self.admit_write(request, name, prior, &object, warnings)?;
             return Err(ApiError::already_exists(&kind.group, &kind.plural, name));
         }
         if let Some(prior) = prior {
             ownership::carry_over(kind, prior, &mut object);
         }
+        self.admit_write(request, name, prior, &object, warnings)?;
         let effect = match prior {
             Some(prior) if ownership::is_unchanged(prior, &object) => {
                 object = prior.clone();
@@ -156,6 +160,22 @@ impl Api {
             object,
             prior.filter(|_| !creates),
         )
+    }
+
+    /// Whether the author may read the parameters that an admission policy or binding names.
+    fn check_parameters(
+        &self,
+        request: &WriteRequest,
+        name: &str,
+        prior: Option<&Value>,
+        object: &Value,
+    ) -> ApiResult<()> {
+        let (Some(author), Part::Main) = (&request.author, request.part) else {
+            return Ok(());
+        };
+        let old = prior.filter(|_| !matches!(request.intention, Intention::Create(_)));
+        let refusal = self.check_parameter_rights(author, &request.kind, &request.snapshot, object, old);
+        refuse(&request.kind, name, &Vec::from_iter(refusal))
     }
 
     /// Whether the intention suits what is stored.
@@ -398,6 +418,9 @@ fn needs_version(kind: &KindInfo) -> bool {
     kind.custom
         || matches!(
             kind.storage_resource.as_str(),
-            "coordination.k8s.io/leases" | "apiextensions.k8s.io/customresourcedefinitions"
+            "coordination.k8s.io/leases"
+                | "apiextensions.k8s.io/customresourcedefinitions"
+                | admission::POLICIES
+                | admission::BINDINGS
         )
 }

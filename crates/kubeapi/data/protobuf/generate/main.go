@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
@@ -146,6 +147,7 @@ func main() {
 		authorizationv1.SelfSubjectAccessReview{}, authorizationv1.SelfSubjectRulesReview{},
 		autoscalingv2.HorizontalPodAutoscaler{}, batchv1.CronJob{}, batchv1.Job{}, discoveryv1.EndpointSlice{}, eventsv1.Event{},
 		networkingv1.NetworkPolicy{}, networkingv1.Ingress{}, policyv1.PodDisruptionBudget{}, nodev1.RuntimeClass{},
+		admissionregistrationv1.ValidatingAdmissionPolicy{}, admissionregistrationv1.ValidatingAdmissionPolicyBinding{},
 	} {
 		visit(reflect.TypeOf(root))
 	}

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use super::super::{dispatch::Call, success, writes};
 use crate::{
+    admission::Target,
     answer::Answer,
     api::Api,
     delete::DeleteOptions,
@@ -134,6 +135,8 @@ impl Api {
                 "target.name: Required value: a binding names its node",
             ));
         }
+        let target = Target::new("", "v1", "Binding");
+        let warnings = self.admit_subresource(call.creation(&manager), target, &binding)?;
         let (group, plural) = (call.kind.group.clone(), format!("{}/binding", call.kind.plural));
         let now = object::format_time(self.clock().now());
         let change: ChangeFn = Arc::new(move |pod: &mut Value| {
@@ -186,12 +189,13 @@ impl Api {
             decoding_findings: Vec::new(),
         };
         self.write(write).await?;
-        Ok(success())
+        Ok(success().with_warnings(warnings))
     }
 
     /// Deletes a Pod. Disruption budgets are stored and not enforced.
     pub(super) async fn pod_eviction(&self, call: &Call, request: Request) -> ApiResult<Answer> {
         let format = body_format(request.headers(), call.kind.custom)?;
+        let manager = writes::manager(call, request.headers());
         let body = super::super::read_body(self, request).await?;
         let eviction = if body.is_empty() {
             Value::Null
@@ -199,8 +203,11 @@ impl Api {
             writes::decode(&body, format)?.value
         };
         let options = DeleteOptions::parse(&call.options, eviction.get("deleteOptions"))?;
+        let target = Target::new("policy", "v1", "Eviction");
+        // The eviction is judged; the deletion that it leads to is the server's own.
+        let warnings = self.admit_subresource(call.creation(&manager), target, &eviction)?;
         self.delete(&call.view(), &call.key(), &options).await?;
-        Ok(success())
+        Ok(success().with_warnings(warnings))
     }
 }
 

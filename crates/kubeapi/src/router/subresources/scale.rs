@@ -154,7 +154,7 @@ fn set_path(object: &mut Value, path: &str, value: Value) -> ApiResult<()> {
 }
 
 /// The Scale of an object.
-fn scale_of(object: &Value, paths: &ScalePaths) -> Value {
+pub(crate) fn scale_of(object: &Value, paths: &ScalePaths) -> Value {
     let count = |path: &str| get_path(object, path).and_then(Value::as_i64).unwrap_or(0);
     let selector = match &paths.label_selector {
         Some(path) => get_path(object, path)

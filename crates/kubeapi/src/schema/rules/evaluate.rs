@@ -1,6 +1,6 @@
 //! Running the rules over an object.
 
-use mainstay_cel::{Budget, EvaluationError, EvaluationErrorKind, OBJECT_COST, Value as Cel, Variables};
+use mainstay_cel::{Budget, EvaluationError, OBJECT_COST, Value as Cel, Variables};
 use serde_json::Value;
 
 use super::{Judgement, Place, Rule, convert::to_cel};
@@ -162,12 +162,12 @@ impl Run {
                     .push(FieldError::invalid(path, type_name, detail));
                 return;
             }
-            Err(error) if error.kind() == EvaluationErrorKind::NoSuchOverload => Some(format!(
-                "'{error}': call arguments did not match a supported operator, function or macro signature for rule: \
-                 {}",
+            Err(error) if error.reference().starts_with("no such overload") => Some(format!(
+                "'{}': call arguments did not match a supported operator, function or macro signature for rule: {}",
+                error.reference(),
                 shown(rule)
             )),
-            Err(error) => Some(format!("{error} evaluating rule: {}", shown(rule))),
+            Err(error) => Some(format!("{} evaluating rule: {}", error.reference(), shown(rule))),
         };
         if let Some(detail) = detail {
             self.found

@@ -211,6 +211,67 @@ pub(super) fn event(row: &Row<'_>) -> Vec<Value> {
     ]
 }
 
+pub(super) fn admission_policy(row: &Row<'_>) -> Vec<Value> {
+    let object = row.object;
+    let kind = match (
+        text(object, "/spec/paramKind/apiVersion"),
+        text(object, "/spec/paramKind/kind"),
+    ) {
+        ("", "") => "<unset>".to_owned(),
+        (version, kind) => format!("{version}/{kind}"),
+    };
+    let validations = list(object, "/spec/validations").len();
+    vec![row.name(), json!(validations), json!(kind), row.age()]
+}
+
+pub(super) fn admission_policy_binding(row: &Row<'_>) -> Vec<Value> {
+    let object = row.object;
+    let reference = at(object, "/spec/paramRef");
+    let parameters = match (text(reference, "/namespace"), text(reference, "/name")) {
+        (_, "") => match reference.get("selector") {
+            Some(selector) => shown_selector(selector),
+            None if reference.is_null() => "<unset>".to_owned(),
+            None => String::new(),
+        },
+        ("", name) => format!("*/{name}"),
+        (namespace, name) => format!("{namespace}/{name}"),
+    };
+    vec![
+        row.name(),
+        json!(text(object, "/spec/policyName")),
+        json!(parameters),
+        row.age(),
+    ]
+}
+
+/// A selector as the reference prints its structure.
+fn shown_selector(selector: &Value) -> String {
+    let labels = selector.get("matchLabels").and_then(Value::as_object);
+    let labels: String = labels
+        .into_iter()
+        .flatten()
+        .map(|(key, value)| format!("{key}: {},", value.as_str().unwrap_or_default()))
+        .collect();
+    let expressions: String = list(selector, "/matchExpressions")
+        .iter()
+        .map(|expression| {
+            let values: Vec<&str> = list(expression, "/values")
+                .iter()
+                .filter_map(Value::as_str)
+                .collect();
+            format!(
+                "LabelSelectorRequirement{{Key:{},Operator:{},Values:[{}],}},",
+                text(expression, "/key"),
+                text(expression, "/operator"),
+                values.join(" ")
+            )
+        })
+        .collect();
+    format!(
+        "&LabelSelector{{MatchLabels:map[string]string{{{labels}}},MatchExpressions:[]LabelSelectorRequirement{{{expressions}}},}}"
+    )
+}
+
 pub(super) fn role_binding(row: &Row<'_>) -> Vec<Value> {
     let object = row.object;
     let role = format!(

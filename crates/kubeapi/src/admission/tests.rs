@@ -1,0 +1,1 @@
+//! Policies on plain values.
