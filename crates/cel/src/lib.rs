@@ -51,6 +51,6 @@ pub use escape::escape_property;
 pub use functions::NamedFormat;
 pub use program::{Program, Variables};
 pub use value::{
-    Access, AccessDecision, Authorize, Extension, Fields, JsonTooLarge, Key, LazyFields, Map, Network, Notation,
-    Quantity, ResourceCheck, Timestamp, Type, Url, Value, Version, canonical_quantity,
+    Access, AccessDecision, Authorize, Extension, Fields, JsonTooLarge, Key, LazyFields, Map, Network,
+    Notation, Quantity, ResourceCheck, Timestamp, Type, Url, Value, Version, canonical_quantity,
 };

@@ -35,6 +35,3 @@ pub(crate) const GROUP: &str = "admissionregistration.k8s.io";
 pub(crate) const POLICIES: &str = "admissionregistration.k8s.io/validatingadmissionpolicies";
 /// Where bindings are stored.
 pub(crate) const BINDINGS: &str = "admissionregistration.k8s.io/validatingadmissionpolicybindings";
-
-#[cfg(test)]
-mod tests;

@@ -45,17 +45,17 @@ impl Api {
         let Some(stored) = self.store().get(&commit::key(POLICIES, "", name)) else {
             return Ok(());
         };
-        let unreadable = |error: serde_json::Error| {
-            ApiError::new(
-                Reason::InternalError,
-                format!("the stored ValidatingAdmissionPolicy {name:?} cannot be read: {error}"),
-            )
+        let read = serde_json::from_slice::<Value>(&stored.value)
+            .and_then(|policy| Ok((unobserved(&policy), model::spec::<PolicySpec>(&policy)?)));
+        let (generation, spec) = match read {
+            Ok((Some(generation), spec)) => (generation, spec),
+            Ok((None, _)) => return Ok(()),
+            Err(error) => {
+                // To try again would find the same.
+                tracing::error!(%name, %error, "a stored ValidatingAdmissionPolicy cannot be read, and its types are not checked");
+                return Ok(());
+            }
         };
-        let policy: Value = serde_json::from_slice(&stored.value).map_err(unreadable)?;
-        let Some(generation) = unobserved(&policy) else {
-            return Ok(());
-        };
-        let spec = model::spec::<PolicySpec>(&policy).map_err(unreadable)?;
         let checked_against = std::sync::Arc::clone(&snapshot);
         // Types of large schemas take long enough to hold up others.
         let warnings = tokio::task::spawn_blocking(move || warnings(&spec, &checked_against))

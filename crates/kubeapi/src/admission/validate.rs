@@ -364,7 +364,7 @@ fn match_resources(resources: &MatchResources, path: &FieldPath, errors: Errors<
     ] {
         match selector {
             None => errors.push(FieldError::required(&path.child(name), "")),
-            Some(selector) => self::selector(selector, &path.child(name), errors),
+            Some(selector) => labels::validate_selector(selector, &path.child(name), errors),
         }
     }
     for (name, rules) in [
@@ -373,19 +373,6 @@ fn match_resources(resources: &MatchResources, path: &FieldPath, errors: Errors<
     ] {
         for (index, rule) in rules.iter().enumerate() {
             named_rule(rule, &path.child(name).index(index), errors);
-        }
-    }
-}
-
-fn selector(selector: &Value, path: &FieldPath, errors: Errors<'_>) {
-    labels::validate_selector(selector, path, errors);
-    let expressions = selector.get("matchExpressions").and_then(Value::as_array);
-    for (index, expression) in expressions.into_iter().flatten().enumerate() {
-        let at = path.child("matchExpressions").index(index).child("values");
-        let values = expression.get("values").and_then(Value::as_array);
-        for (index, value) in values.into_iter().flatten().enumerate() {
-            let value = value.as_str().unwrap_or_default();
-            invalid_each(&at.index(index), value, names::label_value(value), errors);
         }
     }
 }
@@ -533,7 +520,7 @@ fn param_ref(reference: &ParamRef, path: &FieldPath, errors: Errors<'_>) {
         errors.extend(both.then(|| exclusive("name")));
     }
     if let Some(selector) = &reference.selector {
-        self::selector(selector, &path.child("selector"), errors);
+        labels::validate_selector(selector, &path.child("selector"), errors);
         errors.extend(both.then(|| exclusive("selector")));
     }
     if reference.name.is_empty() && reference.selector.is_none() {

@@ -8,6 +8,7 @@ mod harness;
 mod listing;
 mod objects;
 mod pods;
+mod policies;
 mod serving;
 mod tokens;
 mod watching;

@@ -1,9 +1,11 @@
 //! Every folder of `examples/` runs and does what its README says.
 
-use serde_json::Value;
+use kube::api::{DeleteParams, PostParams};
+use serde_json::{Value, json};
 
 use crate::support::{
     conversation::{Conversation, events},
+    objects::{create, omnia},
     program::Program,
     server::Running,
     world::{World, example, examples},
@@ -44,6 +46,7 @@ fn every_folder_of_examples_is_tested_here() {
     assert_eq!(
         folders,
         [
+            "guarded-writes",
             "helpdesk",
             "helpdesk-claude",
             "helpdesk-grpc",
@@ -96,6 +99,44 @@ async fn answers_from_the_order_service(running: &Running, agent: &str) {
 #[tokio::test]
 async fn the_help_desk_answers_from_the_order_service_and_is_held_back_by_policy() {
     answers_from_the_order_service(&Running::shared(), "helpdesk").await;
+}
+
+/// What the README of `examples/guarded-writes` says. KA-010.
+#[tokio::test]
+async fn writes_are_guarded_by_admission_policies() {
+    let running = Running::on(&[&example("guarded-writes")]);
+    let client = running.server.client().await;
+    let (agents, policies) = (omnia(&client, "AgentRuntime"), omnia(&client, "ToolPolicy"));
+    let agent = json!({
+        "apiVersion": "omnia.altairalabs.ai/v1alpha1", "kind": "AgentRuntime", "metadata": {"name": "helpdesk"},
+        "spec": {
+            "promptPackRef": {"name": "helpdesk"}, "toolRegistryRef": {"name": "helpdesk"},
+            "providers": [{"name": "default", "providerRef": {"name": "helpdesk-model"}}],
+            "facades": [{"type": "websocket"}],
+        },
+    });
+    let agent = serde_json::from_value(agent).unwrap();
+    let refused = agents
+        .create(&PostParams::default(), &agent)
+        .await
+        .unwrap_err()
+        .to_string();
+    assert!(refused.contains("agentruntimes.omnia.altairalabs.ai \"helpdesk\" is forbidden: ValidatingAdmissionPolicy \
+        'agents-have-tool-policies' with binding 'agents-have-tool-policies' denied request: failed to configure binding: no \
+        params found for policy binding with `Deny` parameterNotFoundAction"), "{refused}");
+    let policy = json!({
+        "apiVersion": "omnia.altairalabs.ai/v1alpha1", "kind": "ToolPolicy",
+        "metadata": {"name": "orders-read", "labels": {"keep": "true"}},
+        "spec": {"selector": {"registry": "helpdesk", "tools": ["get_order"]}, "rules": [
+            {"name": "never", "deny": {"cel": "true", "message": "never"}}]},
+    });
+    create(&policies, policy).await;
+    agents.create(&PostParams::default(), &agent).await.unwrap();
+    // The admin may delete the policies of the folder, and so this one too.
+    policies
+        .delete("orders-read", &DeleteParams::default())
+        .await
+        .unwrap();
 }
 
 /// A scripted model of the example's folder, served over HTTP, and where.

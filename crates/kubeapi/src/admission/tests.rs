@@ -1,1 +1,0 @@
-//! Policies on plain values.
