@@ -141,7 +141,7 @@ fn fields_are_found_out_when_they_are_asked_for_ka_010() {
     let fields = Arc::new(Counted::default());
     let value = Value::extension(Extension::Fields(LazyFields(fields.clone())));
     let variables = Variables::new().with("anything", value);
-    let mut run = |source: &str| run(source, &variables, &mut Budget::per_rule());
+    let run = |source: &str| run(source, &variables, &mut Budget::per_rule());
     assert_eq!(run("anything.good"), Ok(Value::from(7_i64)));
     assert_eq!(run("anything.bad"), Err("it is bad".to_owned()));
     assert_eq!(run("has(anything.bad)"), Err("it is bad".to_owned()));

@@ -17,14 +17,15 @@ mod matching;
 mod model;
 mod parameters;
 mod policies;
+mod requests;
 mod rights;
 mod shapes;
 mod subject;
 mod typecheck;
 mod validate;
 
-pub(crate) use dispatch::Creation;
 pub(crate) use policies::Policies;
+pub(crate) use requests::Creation;
 pub(crate) use subject::Target;
 pub(crate) use typecheck::unobserved;
 pub(crate) use validate::{default_policy, validate_binding, validate_policy};

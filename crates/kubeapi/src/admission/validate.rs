@@ -1,16 +1,19 @@
 //! What is wrong with policies and bindings when they are written, in the words and the order of the reference
 //! (`pkg/apis/admissionregistration/validation`). Requirement KA-013.
 
+mod binding;
+mod matching;
+
 use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
+use self::{binding::binding, matching::match_resources};
 use super::{
     compile::{Compiled, Expected, Expressions, Fault},
-    model::{self, BindingSpec, MatchResources, NamedRule, ParamKind, ParamRef, PolicySpec},
+    model::{self, BindingSpec, ParamKind, PolicySpec},
 };
 use crate::{
-    builtin::strategy::labels,
     field::{FieldError, FieldErrorKind, FieldPath},
     names::{self, NameRule},
     object,
@@ -21,10 +24,7 @@ const MAX_CONDITIONS: usize = 64;
 const MAX_ANNOTATIONS: usize = 20;
 /// Longest source of an audit annotation, in bytes.
 const MAX_ANNOTATION_BYTES: usize = 5 * 1024;
-const OPERATIONS: [&str; 5] = ["*", "CONNECT", "CREATE", "DELETE", "UPDATE"];
-const SCOPES: [&str; 3] = ["*", "Cluster", "Namespaced"];
 const REASONS: [&str; 3] = ["Forbidden", "Invalid", "RequestEntityTooLarge"];
-const ACTIONS: [&str; 3] = ["Audit", "Deny", "Warn"];
 /// Names that the language keeps for itself.
 const RESERVED: [&str; 22] = [
     "true",
@@ -348,197 +348,6 @@ fn group_version(group: &str, version: &str, whole: &str, path: &FieldPath, erro
     } else {
         refuse(version, NameRule::Label1035.check(version, false));
     }
-}
-
-fn match_resources(resources: &MatchResources, path: &FieldPath, errors: Errors<'_>) {
-    let policy = path.child("matchPolicy");
-    must_be_one_of(
-        &policy,
-        resources.match_policy.as_deref(),
-        &["Equivalent", "Exact"],
-        errors,
-    );
-    for (name, selector) in [
-        ("namespaceSelector", &resources.namespace_selector),
-        ("objectSelector", &resources.object_selector),
-    ] {
-        match selector {
-            None => errors.push(FieldError::required(&path.child(name), "")),
-            Some(selector) => labels::validate_selector(selector, &path.child(name), errors),
-        }
-    }
-    for (name, rules) in [
-        ("resourceRules", &resources.resource_rules),
-        ("excludeResourceRules", &resources.exclude_resource_rules),
-    ] {
-        for (index, rule) in rules.iter().enumerate() {
-            named_rule(rule, &path.child(name).index(index), errors);
-        }
-    }
-}
-
-fn named_rule(rule: &NamedRule, path: &FieldPath, errors: Errors<'_>) {
-    let mut seen = BTreeSet::new();
-    for (index, name) in rule.resource_names.iter().enumerate() {
-        let at = path.child("resourceNames").index(index);
-        invalid_each(&at, name, NameRule::PathSegment.check(name, false), errors);
-        if !seen.insert(name.as_str()) {
-            errors.push(FieldError::duplicate(&at, json!(name)));
-        }
-    }
-    alone(&rule.operations, &path.child("operations"), "operations", errors);
-    for (index, operation) in rule.operations.iter().enumerate() {
-        let at = path.child("operations").index(index);
-        must_be_one_of(&at, Some(operation), &OPERATIONS, errors);
-    }
-    alone(&rule.api_groups, &path.child("apiGroups"), "API groups", errors);
-    let versions = path.child("apiVersions");
-    alone(&rule.api_versions, &versions, "API versions", errors);
-    for (index, version) in rule.api_versions.iter().enumerate() {
-        if version.is_empty() {
-            errors.push(FieldError::required(&versions.index(index), ""));
-        }
-    }
-    resources(&rule.resources, &path.child("resources"), errors);
-    if let Some(scope) = &rule.scope {
-        must_be_one_of(&path.child("scope"), Some(scope), &SCOPES, errors);
-    }
-}
-
-/// A list that must not be empty, and in which `*` stands alone.
-fn alone(items: &[String], path: &FieldPath, what: &str, errors: Errors<'_>) {
-    if items.is_empty() {
-        errors.push(FieldError::required(path, ""));
-    }
-    if items.len() > 1 && items.iter().any(|item| item == "*") {
-        let detail = format!("if '*' is present, must not specify other {what}");
-        errors.push(FieldError::invalid(path, json!(items), detail));
-    }
-}
-
-fn resources(resources: &[String], path: &FieldPath, errors: Errors<'_>) {
-    if resources.is_empty() {
-        errors.push(FieldError::required(path, ""));
-    }
-    let (mut whole, mut under_all) = (BTreeSet::new(), BTreeSet::new());
-    let (mut has_everything, mut has_all, mut has_plain) = (false, false, false);
-    for (index, resource) in resources.iter().enumerate() {
-        let at = path.index(index);
-        if resource.is_empty() {
-            errors.push(FieldError::required(&at, ""));
-            continue;
-        }
-        has_everything |= resource == "*/*";
-        has_all |= resource == "*";
-        let Some((resource_name, subresource)) = resource.split_once('/') else {
-            // As the reference: the last one decides.
-            has_plain = resource != "*";
-            continue;
-        };
-        let mut refuse = |pattern: String| {
-            let detail = format!("if '{pattern}' is present, must not specify {resource}");
-            errors.push(FieldError::invalid(&at, json!(resource), detail));
-        };
-        if whole.contains(resource_name) {
-            refuse(format!("{resource_name}/*"));
-        }
-        if under_all.contains(subresource) {
-            refuse(format!("*/{subresource}"));
-        }
-        if subresource == "*" {
-            whole.insert(resource_name);
-        }
-        if resource_name == "*" {
-            under_all.insert(subresource);
-        }
-    }
-    if resources.len() > 1 && has_everything {
-        let detail = "if '*/*' is present, must not specify other resources";
-        errors.push(FieldError::invalid(path, json!(resources), detail));
-    }
-    if has_all && has_plain {
-        let detail = "if '*' is present, must not specify other resources without subresources";
-        errors.push(FieldError::invalid(path, json!(resources), detail));
-    }
-}
-
-fn binding(object: &Value, spec: &BindingSpec, path: &FieldPath, errors: Errors<'_>) {
-    let name = path.child("policyName");
-    if spec.policy_name.is_empty() {
-        errors.push(FieldError::required(&name, ""));
-    } else {
-        invalid_each(
-            &name,
-            &spec.policy_name,
-            names::subdomain(&spec.policy_name),
-            errors,
-        );
-    }
-    if let Some(reference) = &spec.param_ref {
-        param_ref(reference, &path.child("paramRef"), errors);
-    }
-    if let Some(resources) = &spec.match_resources {
-        match_resources(resources, &path.child("matchResources"), errors);
-    }
-    actions(
-        object,
-        &spec.validation_actions,
-        &path.child("validationActions"),
-        errors,
-    );
-}
-
-fn actions(object: &Value, actions: &[String], path: &FieldPath, errors: Errors<'_>) {
-    let mut seen = BTreeSet::new();
-    for (index, action) in actions.iter().enumerate() {
-        must_be_one_of(&path.index(index), Some(action), &ACTIONS, errors);
-        if !seen.insert(action.as_str()) {
-            errors.push(FieldError::duplicate(&path.index(index), json!(action)));
-        }
-    }
-    if seen.contains("Deny") && seen.contains("Warn") {
-        let shown = object
-            .pointer("/spec/validationActions")
-            .cloned()
-            .unwrap_or_default();
-        let detail = "must not contain both Deny and Warn (repeating the same validation failure information in the API \
-                      response and headers serves no purpose)";
-        errors.push(FieldError::invalid(path, shown, detail));
-    }
-    if actions.is_empty() {
-        errors.push(FieldError::required(path, ""));
-    }
-}
-
-fn param_ref(reference: &ParamRef, path: &FieldPath, errors: Errors<'_>) {
-    let both = !reference.name.is_empty() && reference.selector.is_some();
-    let exclusive =
-        |name: &str| FieldError::forbidden(&path.child(name), "name and selector are mutually exclusive");
-    if !reference.name.is_empty() {
-        let messages = NameRule::PathSegment.check(&reference.name, false);
-        invalid_each(&path.child("name"), &reference.name, messages, errors);
-        errors.extend(both.then(|| exclusive("name")));
-    }
-    if let Some(selector) = &reference.selector {
-        labels::validate_selector(selector, &path.child("selector"), errors);
-        errors.extend(both.then(|| exclusive("selector")));
-    }
-    if reference.name.is_empty() && reference.selector.is_none() {
-        errors.push(FieldError::required(
-            path,
-            "one of name or selector must be specified",
-        ));
-    }
-    let action = reference
-        .parameter_not_found_action
-        .as_deref()
-        .filter(|action| !action.is_empty());
-    must_be_one_of(
-        &path.child("parameterNotFoundAction"),
-        action,
-        &["Deny", "Allow"],
-        errors,
-    );
 }
 
 fn status(object: &Value, errors: Errors<'_>) {
