@@ -3,26 +3,25 @@
 //! Nothing routes to these addresses: the node resolves Services by name. They are there because clients and manifests
 //! expect a Service to have one.
 
+mod addresses;
+
 use std::{collections::HashSet, ops::RangeInclusive};
 
 use serde_json::{Map, Value, json};
+
+pub use addresses::allocate;
 
 use super::{
     strategy::templates::text,
     validation::{
         Field,
-        services::{check_addresses, is_external, needs_health_check},
+        services::{is_external, needs_health_check},
     },
 };
 use crate::field::{FieldError, FieldPath};
 
-/// `10.96.0.0/12`, the range that clusters use by default.
-const RANGE_START: u32 = 0x0A60_0000;
-const RANGE_SIZE: u32 = 1 << 20;
 /// The address of the API server itself, the first of the range.
 pub(crate) const API_SERVER: &str = "10.96.0.1";
-/// The first addresses belong to the API server and the name service.
-const RESERVED: u32 = 16;
 /// The ports of the nodes that Services may have.
 const NODE_PORTS: RangeInclusive<i64> = 30_000..=32_767;
 
@@ -76,22 +75,6 @@ pub(super) fn default(object: &mut Value) {
     if kind != "ExternalName" {
         spec.entry("internalTrafficPolicy").or_insert(json!("Cluster"));
     }
-}
-
-/// The address family, which nobody chooses where there is only one. A headless Service without a selector is whatever its
-/// endpoints are.
-fn choose_family(spec: &mut Map<String, Value>) {
-    if spec.get("type").and_then(Value::as_str) == Some("ExternalName") {
-        return;
-    }
-    let headless = spec.get("clusterIP").and_then(Value::as_str) == Some("None");
-    let (policy, families) = if headless && spec.get("selector").is_none() {
-        ("RequireDualStack", json!(["IPv4", "IPv6"]))
-    } else {
-        ("SingleStack", json!(["IPv4"]))
-    };
-    spec.entry("ipFamilyPolicy").or_insert(json!(policy));
-    spec.entry("ipFamilies").or_insert(families);
 }
 
 /// Whether a Service has ports on the nodes.
@@ -270,7 +253,6 @@ pub(super) fn prepare(object: &mut Value, old: Option<&Value>) {
         .and_then(Value::as_str)
         .unwrap_or_default()
         .to_owned();
-    choose_family(spec);
     let Some(old) = old.and_then(|old| old.get("spec")) else {
         return;
     };
@@ -315,110 +297,4 @@ fn is_left_behind(spec: &Map<String, Value>, old: &Value) -> bool {
     let list = spec.get("clusterIPs");
     let is_empty = list.is_none_or(|list| list.as_array().is_none_or(Vec::is_empty));
     is_empty || (list == old.get("clusterIPs") && spec.get("clusterIP") != old.get("clusterIP"))
-}
-
-/// Gives a Service that needs an address one, or checks that the one it asks for is free. `in_use` tells whether another
-/// Service has an address. The choice depends on the Service's name, so that a Service made again gets its address again
-/// if that is still free.
-///
-/// A Service that has one keeps it, which `old` tells.
-///
-/// # Errors
-/// If what is asked for is no address, lies outside the range or is taken, or no address is left.
-pub fn allocate(
-    service: &mut Value,
-    old: Option<&Value>,
-    in_use: impl Fn(&str) -> bool,
-) -> Result<(), Vec<FieldError>> {
-    let at = FieldPath::of("spec.clusterIPs");
-    let before = old.map(|old| Field::of(old, "spec"));
-    let mut errors = Vec::new();
-    if let Some(spec) = service.get_mut("spec").and_then(Value::as_object_mut)
-        && !spec.contains_key("clusterIPs")
-        && let Some(address) = spec.get("clusterIP").filter(|address| **address != "").cloned()
-    {
-        spec.insert("clusterIPs".to_owned(), json!([address]));
-    }
-    check_addresses(&Field::of(service, "spec"), before.as_ref(), &mut errors);
-    if !errors.is_empty() {
-        return Err(errors);
-    }
-    let has_address = |spec: &Field<'_>| spec.text_of("type") != "ExternalName" && spec.has("clusterIPs");
-    if before.as_ref().is_some_and(has_address) {
-        return Ok(());
-    }
-    let seed = format!(
-        "{}/{}",
-        service
-            .pointer("/metadata/namespace")
-            .and_then(Value::as_str)
-            .unwrap_or_default(),
-        service
-            .pointer("/metadata/name")
-            .and_then(Value::as_str)
-            .unwrap_or_default()
-    );
-    let Some(spec) = service.get_mut("spec").and_then(Value::as_object_mut) else {
-        return Ok(());
-    };
-    if spec.get("type").and_then(Value::as_str) == Some("ExternalName") {
-        return Ok(());
-    }
-    let first = |value: Option<&Value>| match value {
-        Some(Value::Array(list)) => list
-            .first()
-            .and_then(Value::as_str)
-            .unwrap_or_default()
-            .to_owned(),
-        Some(Value::String(address)) => address.clone(),
-        _ => String::new(),
-    };
-    let asked = match first(spec.get("clusterIP")) {
-        address if address.is_empty() => first(spec.get("clusterIPs")),
-        address => address,
-    };
-    let address = match asked.as_str() {
-        "" => choose(&seed, in_use).ok_or_else(|| {
-            vec![FieldError::invalid(
-                &at,
-                json!([]),
-                "failed to allocate IP: range is full",
-            )]
-        })?,
-        "None" => asked,
-        _ => {
-            let refuse = |reason: &str| {
-                let detail = format!("failed to allocate IP {asked}: {reason}");
-                vec![FieldError::invalid(&at, json!([asked]), detail)]
-            };
-            let number = asked.parse::<std::net::Ipv4Addr>().map(u32::from).ok();
-            match number.and_then(|number| number.checked_sub(RANGE_START)) {
-                Some(offset) if offset < RANGE_SIZE => {}
-                _ => {
-                    return Err(refuse(
-                        "the provided IP is not in the valid range. The range of valid IPs is 10.96.0.0/12",
-                    ));
-                }
-            }
-            if in_use(&asked) {
-                return Err(refuse("provided IP is already allocated"));
-            }
-            asked
-        }
-    };
-    spec.insert("clusterIP".to_owned(), json!(address));
-    spec.insert("clusterIPs".to_owned(), json!([address]));
-    Ok(())
-}
-
-fn choose(seed: &str, in_use: impl Fn(&str) -> bool) -> Option<String> {
-    // FNV-1a: stable between versions of the program, unlike the hashers of the standard library.
-    let hash = seed.bytes().fold(0x811c_9dc5_u32, |hash, byte| {
-        (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)
-    });
-    let usable = RANGE_SIZE - RESERVED - 1;
-    (0..usable)
-        .map(|step| RANGE_START + RESERVED + (hash % usable + step) % usable)
-        .map(|number| std::net::Ipv4Addr::from(number).to_string())
-        .find(|address| !in_use(address))
 }
