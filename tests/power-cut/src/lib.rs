@@ -16,8 +16,9 @@
 //! keys and certificates beside the databases. The record proves itself complete: with nothing lost, what is made from it
 //! must be what is in the folder ([`Recording::check_complete`]); and a call it cannot follow is an error.
 //!
-//! Linux only, with a C compiler, which the build needs anyway.
+//! Linux only; the build script needs a C compiler, as SQLite does.
 
+mod content;
 mod journal;
 mod model;
 
@@ -27,8 +28,6 @@ use std::{
     io,
     os::unix::fs::FileExt,
     path::{Path, PathBuf},
-    process::Command,
-    sync::OnceLock,
 };
 
 use tempfile::TempDir;
@@ -47,7 +46,7 @@ impl Recorder {
     /// Watches `folder`, whose present content counts as safe.
     ///
     /// # Errors
-    /// The folder cannot be read, or the library cannot be compiled.
+    /// The folder cannot be read.
     pub fn new(folder: &Path) -> io::Result<Self> {
         let folder = folder.canonicalize()?;
         let recorder = Self {
@@ -69,16 +68,13 @@ impl Recorder {
     }
 
     /// The variables with which the program has to be started.
-    ///
-    /// # Errors
-    /// The library cannot be compiled.
-    pub fn environment(&self) -> io::Result<[(&'static str, OsString); 4]> {
-        Ok([
-            ("LD_PRELOAD", library()?.into()),
+    pub fn environment(&self) -> [(&'static str, OsString); 4] {
+        [
+            ("LD_PRELOAD", LIBRARY.into()),
             ("POWER_CUT_FOLDER", self.folder.clone().into()),
             ("POWER_CUT_JOURNAL", self.journal().into()),
             ("POWER_CUT_CONTROL", self.control().into()),
-        ])
+        ]
     }
 
     /// How many operations the program has done so far.
@@ -110,32 +106,8 @@ impl Recorder {
     }
 }
 
-/// The compiled library, one for each process that asks.
-fn library() -> io::Result<PathBuf> {
-    static LIBRARY: OnceLock<Result<(TempDir, PathBuf), String>> = OnceLock::new();
-    let built = LIBRARY.get_or_init(|| {
-        let folder = TempDir::new().map_err(|error| error.to_string())?;
-        let (source, library) = (
-            folder.path().join("recorder.c"),
-            folder.path().join("recorder.so"),
-        );
-        fs::write(&source, include_str!("recorder.c")).map_err(|error| error.to_string())?;
-        let output = Command::new("cc")
-            .args(["-shared", "-fPIC", "-O1", "-o"])
-            .args([&library, &source])
-            .args(["-lpthread"])
-            .output()
-            .map_err(|error| format!("cc: {error}"))?;
-        if !output.status.success() {
-            return Err(String::from_utf8_lossy(&output.stderr).into_owned());
-        }
-        Ok((folder, library))
-    });
-    match built {
-        Ok((_, library)) => Ok(library.clone()),
-        Err(error) => Err(io::Error::other(error.clone())),
-    }
-}
+/// The library, compiled by the build script.
+const LIBRARY: &str = concat!(env!("OUT_DIR"), "/recorder.so");
 
 #[cfg(all(test, target_os = "linux"))]
 #[allow(clippy::unwrap_used, clippy::expect_used)]

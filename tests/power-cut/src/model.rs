@@ -10,10 +10,10 @@ use std::{
 
 use mainstay_telemetry::random::{Random, SeededRandom};
 
-use crate::journal::{Record, What};
-
-/// What a disk writes whole.
-const SECTOR: u64 = 512;
+use crate::{
+    content::{Change, Content},
+    journal::{Record, What},
+};
 
 /// What the power cut takes of what was not synced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,19 +34,6 @@ enum Node {
     Folder,
     File(File),
     Link(PathBuf),
-}
-
-#[derive(Debug)]
-enum Change {
-    Write { offset: u64, data: Vec<u8> },
-    Truncate(u64),
-}
-
-#[derive(Debug, Default)]
-struct Content {
-    safe: Vec<u8>,
-    /// By the number of the operation.
-    unsynced: Vec<(u64, Change)>,
 }
 
 #[derive(Debug)]
@@ -210,13 +197,7 @@ impl Recording {
             self.safe_names = self.safe_names.max(last.map_or(0, |index| index + 1));
             return Ok(());
         }
-        let content = self.content(inode)?;
-        let safe = content
-            .unsynced
-            .partition_point(|(sequence, _)| *sequence < before);
-        for (_, change) in content.unsynced.drain(..safe) {
-            apply(&mut content.safe, &change, |_| true);
-        }
+        self.content(inode)?.sync(before);
         Ok(())
     }
 
@@ -309,75 +290,6 @@ enum State {
     Folder,
     File(Vec<u8>),
     Link(PathBuf),
-}
-
-impl Content {
-    /// The content after a power cut; `below` chooses how many of so many changes survive.
-    fn after(&self, below: &impl Fn(usize) -> usize) -> Vec<u8> {
-        // For each sector, how many of the changes to it survive: it holds one of the contents that it has had.
-        let mut touched: BTreeMap<u64, Vec<usize>> = BTreeMap::new();
-        for (index, (_, change)) in self.unsynced.iter().enumerate() {
-            if let Change::Write { offset, data } = change {
-                for sector in offset / SECTOR..(offset + data.len() as u64).div_ceil(SECTOR) {
-                    touched.entry(sector).or_default().push(index);
-                }
-            }
-        }
-        let last: HashMap<u64, Option<usize>> = touched
-            .into_iter()
-            .map(|(sector, indexes)| {
-                let kept = below(indexes.len());
-                (
-                    sector,
-                    kept.checked_sub(1).and_then(|last| indexes.get(last).copied()),
-                )
-            })
-            .collect();
-        let mut content = self.safe.clone();
-        for (index, (_, change)) in self.unsynced.iter().enumerate() {
-            let whole = matches!(change, Change::Truncate(_)) && below(1) == 1;
-            apply(&mut content, change, |sector| match sector {
-                Some(sector) => last
-                    .get(&sector)
-                    .copied()
-                    .flatten()
-                    .is_some_and(|last| index <= last),
-                None => whole,
-            });
-        }
-        content
-    }
-}
-
-/// Applies a change as far as `survives` says of each of its sectors, or of a truncation as a whole.
-fn apply(content: &mut Vec<u8>, change: &Change, survives: impl Fn(Option<u64>) -> bool) {
-    match change {
-        Change::Truncate(length) => {
-            if survives(None) {
-                content.resize(*length as usize, 0);
-            }
-        }
-        Change::Write { offset, data } => {
-            let mut at = *offset;
-            let mut rest = data.as_slice();
-            while !rest.is_empty() {
-                let sector = at / SECTOR;
-                let room = ((sector + 1) * SECTOR - at) as usize;
-                let (part, behind) = rest.split_at(room.min(rest.len()));
-                let end = at as usize + part.len();
-                if survives(Some(sector)) {
-                    if content.len() < end {
-                        content.resize(end, 0);
-                    }
-                    if let Some(place) = content.get_mut(at as usize..end) {
-                        place.copy_from_slice(part);
-                    }
-                }
-                at = end as u64;
-                rest = behind;
-            }
-        }
-    }
 }
 
 fn rename(names: &mut BTreeMap<PathBuf, Node>, change: &NameChange) {

@@ -44,7 +44,7 @@ fn points() -> usize {
 /// Starts the server of `world` under a recorder.
 fn start(world: &World, arguments: &[&str]) -> (Server, Recorder) {
     let recorder = Recorder::new(&world.path("")).unwrap();
-    let environment: Vec<(&str, OsString)> = recorder.environment().unwrap().into();
+    let environment: Vec<(&str, OsString)> = recorder.environment().into();
     let environment: Vec<(&str, &str)> = environment
         .iter()
         .map(|(name, value)| (*name, value.to_str().unwrap()))
@@ -183,7 +183,7 @@ async fn ka_030_ka_034_a_power_cut_in_the_first_start_hinders_no_later_one() {
             "127.0.0.1:0",
             "desk",
         ]);
-        command.envs(recorder.environment().unwrap());
+        command.envs(recorder.environment());
         assert_eq!(
             Program::start(command).ended().code(),
             None,

@@ -104,7 +104,7 @@ pub(crate) fn cut_at(test: &str, folder: &Path, operation: u64) -> (Vec<String>,
     let recorder = Recorder::new(folder).unwrap();
     recorder.cut_at(operation).unwrap();
     let mut child = command(test, folder)
-        .envs(recorder.environment().unwrap())
+        .envs(recorder.environment())
         .spawn()
         .unwrap();
     let told = lines(&mut child, |_, _| {});
