@@ -38,6 +38,8 @@ pub const TOOL_REPORT_COMPONENT: &str = "tool-report";
 /// Key of such a ConfigMap.
 pub const TOOL_REPORT_KEY: &str = "report.json";
 
+/// Environment variable of an agent's container: skills that are active at a time in a session (OM-168).
+pub const ACTIVE_SKILLS_VARIABLE: &str = "MAINSTAY_ACTIVE_SKILLS";
 /// Key of the providers ConfigMap.
 pub const PROVIDERS_KEY: &str = "providers.yaml";
 

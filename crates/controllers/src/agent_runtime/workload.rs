@@ -246,6 +246,9 @@ fn environment(agent: &AgentRuntime, gathered: &Gathered) -> Vec<Value> {
     if let Some(context) = &agent.spec.context {
         variables.push(("OMNIA_CONTEXT_TTL", context.ttl.clone()));
     }
+    if let Some(skills) = &gathered.pack.spec.skills_config {
+        variables.push((names::ACTIVE_SKILLS_VARIABLE, skills.max_active.to_string()));
+    }
     if are_mocked(agent) {
         variables.push(("OMNIA_MOCK_PROVIDER", "true".to_owned()));
     }

@@ -18,6 +18,7 @@ use mainstay_agent::{
     builtin,
     tool::{NoTools, ToolRunner},
 };
+use mainstay_controllers::tool_registry::Reporter;
 use mainstay_llm::{
     BuildContext, BuildError, Cooldowns, Model, build, build_chain,
     config::{ProviderConfig, ProvidersConfig},
@@ -40,6 +41,8 @@ pub(crate) const FACADE_PORT: &str = "facade";
 /// How long an agent waits at its start for backends that describe their tools themselves. Those that are later are asked
 /// again in the background.
 const DISCOVERED_WITHIN: Duration = Duration::from_secs(5);
+/// How long until a report that could not be written is tried again.
+const REPORTED_AGAIN: Duration = Duration::from_secs(30);
 /// How long a role may take to end when nothing says otherwise.
 const DRAIN: Duration = Duration::from_secs(30);
 
@@ -145,6 +148,9 @@ impl Agent {
             clock: Arc::clone(&self.clock),
             random: Arc::clone(&self.random),
             limits: Limits {
+                active_skills: configuration
+                    .active_skills
+                    .unwrap_or(Limits::default().active_skills),
                 client_tool_timeout: configuration.client_tool_timeout,
                 session_ttl: configuration.session_ttl,
                 ..Limits::default()
@@ -265,17 +271,32 @@ impl Agent {
         toolset.settled(DISCOVERED_WITHIN).await;
         let toolset = Arc::new(toolset);
         let changes = toolset.changes();
-        let told = tell_problems(Arc::downgrade(&toolset), changes, context.log.clone());
+        let reporter = Reporter::new(
+            context.identity.client.clone(),
+            &context.identity.namespace,
+            &context.identity.pod,
+            &configuration.agent,
+            toolset.registry(),
+        );
+        let told = tell_problems(Arc::downgrade(&toolset), changes, context.log.clone(), reporter);
         task::spawn("tool problems", told);
         Ok(toolset)
     }
 }
 
-/// Says in the Pod's log which handlers lack what, as it changes, for as long as there is the toolset.
-async fn tell_problems(toolset: Weak<Toolset>, mut changes: watch::Receiver<u64>, log: WorkloadLog) {
+/// Says in the Pod's log which handlers lack what, as it changes, and in the registry's status what their backends have
+/// that the agent does not know (D6), for as long as there is the toolset.
+async fn tell_problems(
+    toolset: Weak<Toolset>,
+    mut changes: watch::Receiver<u64>,
+    log: WorkloadLog,
+    mut reporter: Reporter,
+) {
     let mut known: Vec<Unavailable> = Vec::new();
     loop {
-        let Some(now) = toolset.upgrade().map(|toolset| toolset.unavailable()) else {
+        let now = toolset.upgrade();
+        let Some((now, undiscovered)) = now.map(|toolset| (toolset.unavailable(), toolset.undiscovered()))
+        else {
             return;
         };
         for problem in now.iter().filter(|problem| !known.contains(problem)) {
@@ -291,8 +312,21 @@ async fn tell_problems(toolset: Weak<Toolset>, mut changes: watch::Receiver<u64>
             ));
         }
         known = now;
-        if changes.changed().await.is_err() {
-            return;
+        let reported = reporter.report(&undiscovered).await;
+        if let Err(error) = &reported {
+            log.line(format!(
+                "what is missing of the registry's tools cannot be reported, and is tried again: {error}"
+            ));
+        }
+        let again = async {
+            match reported {
+                Ok(()) => std::future::pending().await,
+                Err(_) => tokio::time::sleep(REPORTED_AGAIN).await,
+            }
+        };
+        tokio::select! {
+            changed = changes.changed() => if changed.is_err() { return },
+            () = again => {}
         }
     }
 }

@@ -125,6 +125,21 @@ fn objects_have_the_form_of_their_kinds_and_belong_to_the_agent_om_267() {
 }
 
 #[test]
+fn the_pack_says_how_many_skills_are_active_om_168() {
+    let variable = |gathered: &Gathered| {
+        let deployment = build(&agent(json!({})), gathered, &options()).deployment;
+        let environment = deployment["spec"]["template"]["spec"]["containers"][0]["env"].clone();
+        let variables = environment.as_array().unwrap().iter();
+        let mut values = variables.filter(|variable| variable["name"] == "MAINSTAY_ACTIVE_SKILLS");
+        values.next().map(|variable| variable["value"].clone())
+    };
+    let mut gathered = gathered();
+    assert_eq!(variable(&gathered), None);
+    gathered.pack.spec.skills_config = Some(serde_json::from_value(json!({ "maxActive": 2 })).unwrap());
+    assert_eq!(variable(&gathered), Some(json!("2")));
+}
+
+#[test]
 fn the_container_is_the_agent_role_with_its_files_and_variables_om_271_om_272() {
     let objects = objects(json!({
         "runtime": { "replicas": 3, "extraEnv": [{ "name": "OMNIA_VARIANT", "value": "mine" }, { "name": "A", "value": "b" }] },

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use mainstay_resources::names;
 use mainstay_tools::policy::OnUnreachable;
 use mainstay_workload::{RoleError, WorkloadContext};
 
@@ -31,6 +32,8 @@ pub(super) struct Configuration {
     pub(super) tools_path: String,
     pub(super) providers_path: String,
     pub(super) client_tool_timeout: Duration,
+    /// Skills that are active at a time in a session (OM-168); the engine's own default where the pack says nothing.
+    pub(super) active_skills: Option<usize>,
     pub(super) session_ttl: Duration,
     pub(super) drain_timeout: Duration,
     /// What a policy decision that is not given in time means (OM-488).
@@ -74,6 +77,15 @@ impl Configuration {
                 )));
             }
         };
+        let active_skills = match context.environment.get(names::ACTIVE_SKILLS_VARIABLE) {
+            None => None,
+            Some(value) => Some(value.parse().map_err(|error| {
+                RoleError::new(format!(
+                    "environment variable {}={value:?}: {error}",
+                    names::ACTIVE_SKILLS_VARIABLE
+                ))
+            })?),
+        };
         Ok(Self {
             namespace: text("OMNIA_NAMESPACE", &context.identity.namespace),
             agent,
@@ -85,6 +97,7 @@ impl Configuration {
                 "/etc/omnia/providers/providers.yaml",
             ),
             client_tool_timeout: duration("OMNIA_CLIENT_TOOL_TIMEOUT", Duration::from_secs(60))?,
+            active_skills,
             session_ttl: duration("OMNIA_CONTEXT_TTL", Duration::from_secs(24 * 60 * 60))?,
             drain_timeout: duration("OMNIA_DRAIN_TIMEOUT", DRAIN)?.min(LONGEST_DRAIN),
             undecided,
