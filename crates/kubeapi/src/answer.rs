@@ -6,10 +6,10 @@ use axum::{body::Body, response::Response};
 use bytes::Bytes;
 use http::{HeaderValue, StatusCode, header};
 use http_body::Body as _;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::{
-    negotiation::{Encoding, Rendering},
+    negotiation::{Encoding, Form, Rendering},
     protobuf,
     status::ApiError,
 };
@@ -29,6 +29,8 @@ pub(crate) struct Answer {
     pub(crate) warnings: Vec<String>,
     /// `details.retryAfterSeconds` of a refusal, sent as `Retry-After` too.
     pub(crate) retry_after_seconds: Option<u32>,
+    /// What the body is: it is written as the client wants this form written.
+    form: Form,
 }
 
 impl Answer {
@@ -40,6 +42,7 @@ impl Answer {
             body: Body::from(body),
             warnings: Vec::new(),
             retry_after_seconds: None,
+            form: Form::Plain,
         }
     }
 
@@ -61,10 +64,11 @@ impl Answer {
             body: Body::from(text.into()),
             warnings: Vec::new(),
             retry_after_seconds: None,
+            form: Form::Plain,
         }
     }
 
-    /// A stream of JSON documents or of log lines.
+    /// A stream of events or of log lines.
     pub(crate) fn stream(content_type: HeaderValue, body: Body) -> Self {
         Self {
             status: StatusCode::OK,
@@ -72,6 +76,7 @@ impl Answer {
             body,
             warnings: Vec::new(),
             retry_after_seconds: None,
+            form: Form::Plain,
         }
     }
 
@@ -95,20 +100,25 @@ impl Answer {
         answer.with_warnings(error.warnings.clone())
     }
 
+    /// Says that the body is not the object or list itself but this form of it.
+    pub(crate) fn in_form(mut self, form: Form) -> Self {
+        self.form = form;
+        self
+    }
+
     /// Adds warnings.
     pub(crate) fn with_warnings(mut self, warnings: Vec<String>) -> Self {
         self.warnings.extend(warnings);
         self
     }
 
-    /// The answer as the client wants it written. Streams are written as they are; so is what has no other form.
-    /// Requirement KA-007.
-    pub(crate) async fn rendered(mut self, rendering: Rendering) -> Self {
-        let plain = rendering
-            == Rendering {
-                encoding: Encoding::Json,
-                beta: false,
-            };
+    /// The answer as the client wants it written: in the first of `renderings`, which are in its order, that is of this form
+    /// and has the kind. Streams are written as they are; so is what has no other form. Requirement KA-007.
+    pub(crate) async fn rendered(mut self, mut renderings: Vec<Rendering>) -> Self {
+        renderings.retain(|rendering| rendering.form == self.form);
+        let plain = renderings
+            .first()
+            .is_none_or(|rendering| rendering.encoding == Encoding::Json && !rendering.beta);
         if plain || self.content_type != JSON || self.body.size_hint().exact().is_none() {
             return self;
         }
@@ -116,36 +126,35 @@ impl Answer {
         let Ok(bytes) = axum::body::to_bytes(std::mem::take(&mut self.body), usize::MAX).await else {
             return self;
         };
-        let Ok(mut value) = serde_json::from_slice::<Value>(&bytes) else {
+        let Ok(value) = serde_json::from_slice::<Value>(&bytes) else {
             self.body = Body::from(bytes);
             return self;
         };
-        if rendering.beta
-            && value
-                .get("apiVersion")
-                .is_some_and(|version| version == "meta.k8s.io/v1")
-        {
-            value["apiVersion"] = json!("meta.k8s.io/v1beta1");
-        }
-        match rendering.encoding {
-            Encoding::Json => self.body = Body::from(value.to_string()),
-            Encoding::Yaml => {
-                self.body = Body::from(yaml::encode(&value));
-                self.content_type = YAML;
+        for rendering in renderings {
+            let value = rendering.version(&value);
+            match rendering.encoding {
+                Encoding::Json if rendering.beta => self.body = Body::from(value.to_string()),
+                Encoding::Json => self.body = Body::from(bytes),
+                Encoding::Yaml => {
+                    self.body = Body::from(yaml::encode(&value));
+                    self.content_type = YAML;
+                }
+                Encoding::Protobuf => match protobuf::encode(&value) {
+                    Some(Ok(encoded)) => {
+                        self.body = Body::from(encoded);
+                        self.content_type = PROTOBUF;
+                    }
+                    Some(Err(unfit)) => {
+                        tracing::error!(%unfit, "an answer cannot be written in protobuf");
+                        self.status = StatusCode::INTERNAL_SERVER_ERROR;
+                        self.body = Body::from(protobuf::refusal(&unfit).to_string());
+                    }
+                    None => continue,
+                },
             }
-            Encoding::Protobuf => match protobuf::encode(&value) {
-                Some(Ok(encoded)) => {
-                    self.body = Body::from(encoded);
-                    self.content_type = PROTOBUF;
-                }
-                Some(Err(unfit)) => {
-                    tracing::error!(%unfit, "an answer cannot be written in protobuf");
-                    self.status = StatusCode::INTERNAL_SERVER_ERROR;
-                    self.body = Body::from(protobuf::refusal(&unfit).to_string());
-                }
-                None => self.body = Body::from(bytes),
-            },
+            return self;
         }
+        self.body = Body::from(bytes);
         self
     }
 

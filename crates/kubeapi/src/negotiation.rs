@@ -1,8 +1,20 @@
 //! What a client accepts, and in what format it sends. Requirement KA-007.
 
+use std::borrow::Cow;
+
 use http::{HeaderMap, header};
+use serde_json::{Value, json};
 
 use crate::status::{ApiError, ApiResult, Reason};
+
+/// Every form.
+pub(crate) const FORMS: [Form; 5] = [
+    Form::Plain,
+    Form::Table,
+    Form::Metadata,
+    Form::MetadataList,
+    Form::Discovery,
+];
 
 /// The shape an answer is wanted in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,7 +36,7 @@ pub(crate) enum Form {
 pub(crate) enum Encoding {
     Json,
     Yaml,
-    /// Built-in kinds only, and only for clients that accept nothing else.
+    /// Built-in kinds, and the metadata of every kind.
     Protobuf,
 }
 
@@ -99,8 +111,8 @@ impl<'a> Clause<'a> {
         }
     }
 
-    /// The form asked for, if this server has it.
-    fn form(&self, offered: &[Form]) -> Option<Form> {
+    /// The form asked for, if this server has it in this clause's encoding.
+    fn form(&self) -> Option<Form> {
         let wanted = match (self.parameter("as"), self.parameter("g"), self.parameter("v")) {
             ("", _, _) => Form::Plain,
             ("Table", "meta.k8s.io", "v1" | "v1beta1") => Form::Table,
@@ -109,9 +121,10 @@ impl<'a> Clause<'a> {
             ("APIGroupDiscoveryList", "apidiscovery.k8s.io", "v2") => Form::Discovery,
             _ => return None,
         };
-        // Only what is stored has protobuf here.
-        let fits = self.encoding() != Some(Encoding::Protobuf) || wanted == Form::Plain;
-        (fits && offered.contains(&wanted)).then_some(wanted)
+        // Tables and the aggregated discovery have no protobuf.
+        let fits = self.encoding() != Some(Encoding::Protobuf)
+            || matches!(wanted, Form::Plain | Form::Metadata | Form::MetadataList);
+        fits.then_some(wanted)
     }
 }
 
@@ -124,76 +137,82 @@ fn accept_header(headers: &HeaderMap) -> String {
     texts.join(",")
 }
 
-/// What of an `Accept` header can be written, the client's favourite first. JSON and YAML come before protobuf, whatever
-/// the client likes best: what is stored is JSON, and nothing needs to be written anew. This is the one place where a
-/// header is weighed.
-fn preferred(accept: &str) -> Vec<(Encoding, Clause<'_>)> {
-    let mut preferred: Vec<(Encoding, Clause<'_>)> = clauses(accept)
-        .filter_map(|clause| Some((clause.encoding()?, clause)))
-        .collect();
-    // Stable, so that equal quality keeps the client's order.
-    preferred.sort_by(|(left_encoding, left), (right_encoding, right)| {
-        let is_protobuf = |encoding: &Encoding| *encoding == Encoding::Protobuf;
-        is_protobuf(left_encoding)
-            .cmp(&is_protobuf(right_encoding))
-            .then(right.quality.total_cmp(&left.quality))
-    });
-    preferred
-}
-
 fn clauses(accept: &str) -> impl Iterator<Item = Clause<'_>> {
     accept.split(',').map(|text| Clause::parse(text.trim()))
 }
 
-/// Picks the form of an answer among `offered`.
-///
-/// # Errors
-/// 406 with the reference's text when the client accepts none of them.
-pub(crate) fn accepted_form(headers: &HeaderMap, offered: &[Form]) -> ApiResult<Form> {
-    let accept = accept_header(headers);
-    if accept.trim().is_empty() {
-        return Ok(Form::Plain);
-    }
-    preferred(&accept)
-        .iter()
-        .find_map(|(_, clause)| clause.form(offered))
-        .ok_or_else(not_acceptable)
-}
-
-/// How the answer to a request is written.
+/// How an answer is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Rendering {
     pub(crate) encoding: Encoding,
+    pub(crate) form: Form,
     /// Whether the answer is a Table or metadata of `meta.k8s.io/v1beta1`, which reads as that of `v1`.
     pub(crate) beta: bool,
 }
 
-/// How an answer, or a refusal, is written for a client that accepts this.
-pub(crate) fn rendering(headers: &HeaderMap) -> Rendering {
-    const EVERY: [Form; 5] = [
-        Form::Plain,
-        Form::Table,
-        Form::Metadata,
-        Form::MetadataList,
-        Form::Discovery,
-    ];
+impl Rendering {
+    /// What a client gets that says nothing.
+    const PLAIN: Self = Self {
+        encoding: Encoding::Json,
+        form: Form::Plain,
+        beta: false,
+    };
+
+    /// A document in the version that is wanted.
+    pub(crate) fn version<'a>(&self, document: &'a Value) -> Cow<'a, Value> {
+        if !self.beta
+            || document
+                .get("apiVersion")
+                .is_none_or(|version| version != "meta.k8s.io/v1")
+        {
+            return Cow::Borrowed(document);
+        }
+        let mut document = document.clone();
+        document["apiVersion"] = json!("meta.k8s.io/v1beta1");
+        Cow::Owned(document)
+    }
+}
+
+/// All that a client accepts and this server can write, the client's favourite first. What is of equal quality keeps the
+/// client's order, but for wildcards, which come last. This is the one place where a header is weighed.
+pub(crate) fn renderings(headers: &HeaderMap) -> Vec<Rendering> {
     let accept = accept_header(headers);
-    let preferred = preferred(&accept);
-    // A refusal of a form is still written as the client reads.
-    let chosen = preferred
+    if accept.trim().is_empty() {
+        return vec![Rendering::PLAIN];
+    }
+    let mut clauses: Vec<Clause<'_>> = clauses(&accept).collect();
+    clauses.sort_by(|left, right| {
+        right
+            .quality
+            .total_cmp(&left.quality)
+            .then(left.media.ends_with('*').cmp(&right.media.ends_with('*')))
+    });
+    clauses
         .iter()
-        .find(|(_, clause)| clause.form(&EVERY).is_some())
-        .or(preferred.first());
-    chosen.map_or(
-        Rendering {
-            encoding: Encoding::Json,
-            beta: false,
-        },
-        |(encoding, clause)| Rendering {
-            encoding: *encoding,
-            beta: clause.parameter("g") == "meta.k8s.io" && clause.parameter("v") == "v1beta1",
-        },
-    )
+        .filter_map(|clause| {
+            Some(Rendering {
+                encoding: clause.encoding()?,
+                form: clause.form()?,
+                beta: clause.parameter("g") == "meta.k8s.io" && clause.parameter("v") == "v1beta1",
+            })
+        })
+        .collect()
+}
+
+/// Picks the first rendering in the client's order whose form is among `offered`. Of custom resources only the metadata have
+/// protobuf.
+///
+/// # Errors
+/// 406 with the reference's text when there is none.
+pub(crate) fn accepted(headers: &HeaderMap, offered: &[Form], custom: bool) -> ApiResult<Rendering> {
+    renderings(headers)
+        .into_iter()
+        .find(|rendering| {
+            let written =
+                !custom || rendering.encoding != Encoding::Protobuf || rendering.form != Form::Plain;
+            written && offered.contains(&rendering.form)
+        })
+        .ok_or_else(|| none_of(OFFERED))
 }
 
 /// Whether a client accepts one of these media types, in whatever form; one that says nothing accepts all.
@@ -243,19 +262,14 @@ pub(crate) const COLLECTIONS: [&str; 5] = [
     "application/vnd.kubernetes.protobuf;stream=watch",
 ];
 
-/// 406 for a watch that is wanted in a form that cannot be streamed.
-pub(crate) fn check_stream(headers: &HeaderMap) -> ApiResult<()> {
-    match rendering(headers).encoding {
-        Encoding::Json => Ok(()),
-        Encoding::Yaml | Encoding::Protobuf => Err(none_of(
+/// 406 for a watch that is wanted in an encoding that cannot be streamed.
+pub(crate) fn check_stream(rendering: Rendering) -> ApiResult<()> {
+    match rendering.encoding {
+        Encoding::Json | Encoding::Protobuf => Ok(()),
+        Encoding::Yaml => Err(none_of(
             "application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch",
         )),
     }
-}
-
-/// 406 for a client that accepts no form which this server has.
-pub(crate) fn not_acceptable() -> Box<ApiError> {
-    none_of(OFFERED)
 }
 
 fn none_of(offered: &str) -> Box<ApiError> {
@@ -332,49 +346,71 @@ mod tests {
         headers
     }
 
+    const ALL: [Form; 3] = [Form::Plain, Form::Table, Form::Metadata];
+    const PROTOBUF_METADATA: &str =
+        "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
+
+    /// Encoding and form that a client gets of a kind; `None` for 406.
+    fn chosen(text: &str, custom: bool) -> Option<(Encoding, Form)> {
+        accepted(&accept(text), &ALL, custom)
+            .ok()
+            .map(|rendering| (rendering.encoding, rendering.form))
+    }
+
     #[test]
     fn kubectl_gets_its_table_ka_007() {
         let headers = accept(
             "application/json;as=Table;v=v1;g=meta.k8s.io,application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json",
         );
+        assert_eq!(accepted(&headers, &ALL, true).unwrap().form, Form::Table);
         assert_eq!(
-            accepted_form(&headers, &[Form::Plain, Form::Table]).unwrap(),
-            Form::Table
+            accepted(&headers, &[Form::Plain], true).unwrap().form,
+            Form::Plain
         );
-        assert_eq!(accepted_form(&headers, &[Form::Plain]).unwrap(), Form::Plain);
     }
 
     #[test]
     fn quality_orders_the_choices() {
-        let headers = accept("application/json;q=0.5,application/json;as=Table;v=v1;g=meta.k8s.io;q=0.9");
+        let table = "application/json;q=0.5,application/json;as=Table;v=v1;g=meta.k8s.io;q=0.9";
+        assert_eq!(chosen(table, false), Some((Encoding::Json, Form::Table)));
+        let yaml = "*/*, application/yaml";
+        assert_eq!(chosen(yaml, false), Some((Encoding::Yaml, Form::Plain)));
+    }
+
+    /// Each as the reference chose.
+    #[test]
+    fn protobuf_is_written_where_the_client_likes_it_best_and_the_kind_has_it_ka_007() {
+        const PROTOBUF_AND_JSON: &str = "application/vnd.kubernetes.protobuf,application/json";
+        let json = Some((Encoding::Json, Form::Plain));
+        let protobuf = Some((Encoding::Protobuf, Form::Plain));
+        assert_eq!(chosen(PROTOBUF, false), protobuf);
+        assert_eq!(chosen(PROTOBUF, true), None);
+        assert_eq!(chosen(PROTOBUF_AND_JSON, false), protobuf);
+        assert_eq!(chosen(PROTOBUF_AND_JSON, true), json);
         assert_eq!(
-            accepted_form(&headers, &[Form::Plain, Form::Table]).unwrap(),
-            Form::Table
+            chosen("application/json,application/vnd.kubernetes.protobuf", false),
+            json
         );
+        assert_eq!(chosen("*/*,application/vnd.kubernetes.protobuf", false), protobuf);
+        assert_eq!(
+            chosen("application/vnd.kubernetes.protobuf,application/yaml", true),
+            Some((Encoding::Yaml, Form::Plain))
+        );
+        let metadata = Some((Encoding::Protobuf, Form::Metadata));
+        assert_eq!(chosen(PROTOBUF_METADATA, false), metadata);
+        assert_eq!(chosen(PROTOBUF_METADATA, true), metadata);
+        let table = "application/vnd.kubernetes.protobuf;as=Table;v=v1;g=meta.k8s.io";
+        assert_eq!(chosen(table, false), None);
+        assert_eq!(chosen(&format!("{table},application/json"), false), json);
     }
 
     #[test]
-    fn protobuf_is_written_only_where_nothing_else_is_accepted_ka_007() {
-        let encoding = |text: &str| rendering(&accept(text)).encoding;
-        assert_eq!(
-            encoding("application/vnd.kubernetes.protobuf"),
-            Encoding::Protobuf
-        );
-        assert_eq!(
-            encoding("application/vnd.kubernetes.protobuf,application/json"),
-            Encoding::Json
-        );
-        assert_eq!(encoding("application/yaml, */*;q=0.5"), Encoding::Yaml);
-        assert_eq!(encoding("text/html"), Encoding::Json);
-        let headers = accept("application/vnd.kubernetes.protobuf;as=Table;v=v1;g=meta.k8s.io");
-        assert_eq!(
-            accepted_form(&headers, &[Form::Plain, Form::Table])
-                .unwrap_err()
-                .reason,
-            Reason::NotAcceptable
-        );
-        let headers = accept("application/vnd.kubernetes.protobuf, */*");
-        assert_eq!(accepted_form(&headers, &[Form::Plain]).unwrap(), Form::Plain);
+    fn yaml_cannot_be_streamed_ka_007() {
+        let rendering = |text: &str| accepted(&accept(text), &ALL, false).unwrap();
+        check_stream(rendering(PROTOBUF)).unwrap();
+        check_stream(rendering("*/*")).unwrap();
+        let refused = check_stream(rendering("application/yaml")).unwrap_err();
+        assert_eq!(refused.reason, Reason::NotAcceptable);
     }
 
     #[test]

@@ -1,8 +1,8 @@
-//! The protobuf encoding of Kubernetes: bodies are read into JSON values, and answers written for clients that accept
-//! nothing else. Requirement KA-007.
+//! The protobuf encoding of Kubernetes: bodies are read into JSON values, and answers and events of watches written for
+//! clients that like it best. Requirement KA-007.
 //!
-//! Typed Go clients, `kubectl create` among them, send built-in kinds in this encoding and take JSON as an answer. The
-//! field numbers are data (`data/protobuf/fields.txt`, taken from the published types); a message is read by walking
+//! Typed Go clients, `kubectl create` among them, send built-in kinds in this encoding, and many ask for it. The field
+//! numbers are data (`data/protobuf/fields.txt`, taken from the published types); a message is read by walking
 //! them, so a kind is added without code. What is absent in JSON is absent here too: Go writes fields that are not
 //! pointers even when they are zero, and the table says which of those JSON leaves out.
 
@@ -17,12 +17,27 @@ use crate::{
     present::split_api_version,
     status::{ApiError, ApiResult, Reason},
 };
-pub(crate) use encode::{encode, refusal};
+pub(crate) use encode::{encode, event, refusal};
 use fields::{Field, Repetition};
 use wire::{Malformed, Reader, Wire};
 
 /// How each body begins.
 const MAGIC: &[u8] = b"k8s\0";
+/// The packages of the groups `PACKAGE.k8s.io`.
+const PACKAGES: [&str; 12] = [
+    "admissionregistration",
+    "apiextensions",
+    "authentication",
+    "authorization",
+    "certificates",
+    "coordination",
+    "discovery",
+    "events",
+    "networking",
+    "node",
+    "scheduling",
+    "storage",
+];
 /// Deeper nesting than any real object has; schemas nest most.
 const MAXIMUM_DEPTH: usize = 100;
 
@@ -57,8 +72,8 @@ pub(crate) fn decode(body: &[u8]) -> ApiResult<Value> {
             _ => {}
         }
     }
-    let name = message_name(&api_version, &kind);
-    let Some(fields) = fields::message(&name) else {
+    let fields = message_name(&api_version, &kind).and_then(|name| fields::message(&name));
+    let Some(fields) = fields else {
         return Err(bad(&format!(
             "no kind {kind:?} is registered for version {api_version:?} in protobuf"
         )));
@@ -73,17 +88,24 @@ fn bad(text: &str) -> Box<ApiError> {
     ApiError::new(Reason::BadRequest, text)
 }
 
-/// The message of a kind, such as `apps.v1.Deployment`. The options of a deletion are the same in every group.
-fn message_name(api_version: &str, kind: &str) -> String {
-    if kind == "DeleteOptions" {
-        return "meta.v1.DeleteOptions".to_owned();
-    }
+/// The message of a kind, such as `apps.v1.Deployment`; `None` for a group that is not Kubernetes' own, even if its name
+/// begins like one of those. The options of a deletion are the same in every group.
+fn message_name(api_version: &str, kind: &str) -> Option<String> {
     let (group, version) = split_api_version(api_version);
-    let package = match group.split('.').next() {
-        None | Some("") => "core",
-        Some(package) => package,
+    let package = match (group, kind) {
+        (_, "DeleteOptions") | ("", "APIVersions" | "APIGroupList" | "APIGroup" | "APIResourceList") => {
+            return Some(format!("meta.v1.{kind}"));
+        }
+        // Its two versions have the same fields.
+        ("meta.k8s.io", _) => return Some(format!("meta.v1.{kind}")),
+        ("", _) => "core",
+        ("apps" | "autoscaling" | "batch" | "policy", _) => group,
+        ("rbac.authorization.k8s.io", _) => "rbac",
+        _ => group
+            .strip_suffix(".k8s.io")
+            .filter(|package| PACKAGES.contains(package))?,
     };
-    format!("{package}.{version}.{kind}")
+    Some(format!("{package}.{version}.{kind}"))
 }
 
 fn read_message(

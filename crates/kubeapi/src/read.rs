@@ -42,10 +42,7 @@ impl Api {
         }
         let object = view.value(&stored.value, stored.revision)?;
         let shape = Shape::new(self, view, form, &options.include_object);
-        Ok(Answer::encoded(
-            StatusCode::OK,
-            Bytes::from(shape.object(&object).to_string()),
-        ))
+        Ok(Answer::encoded(StatusCode::OK, Bytes::from(shape.object(&object).to_string())).in_form(form))
     }
 
     /// Refuses a version that does not exist yet, as a get or list must. Requirement KA-025.

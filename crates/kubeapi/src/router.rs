@@ -31,7 +31,7 @@ use crate::{
     api::Api,
     authorization::Attributes,
     identity::Identity,
-    negotiation::rendering,
+    negotiation::renderings,
     request::{Location, QueryOptions, locate},
     status::{ApiError, ApiResult, Reason},
 };
@@ -95,13 +95,13 @@ async fn answer(State(api): State<Api>, request: Request) -> Response {
     let _in_flight = api.measures().begin();
     let head = request.method() == http::Method::HEAD;
     let location = locate(request.uri().path());
-    let rendering = rendering(request.headers());
+    let renderings = renderings(request.headers());
     let renders = !matches!(&location, Location::Document(document) if !document.is_discovery());
     // Boxed: what the verbs keep across their waits is large, and every connection holds one of these.
     let (verb, resource, answer) = Box::pin(api.handle(location, request)).await;
     let mut answer = answer.unwrap_or_else(|error| Answer::refusal(&error));
     if renders {
-        answer = answer.rendered(rendering).await;
+        answer = answer.rendered(renderings).await;
     }
     // Only now: what cannot be written so has become an error.
     api.measures().answered(verb, &resource, answer.status.as_u16());

@@ -22,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     answer::Answer,
     api::Api,
-    negotiation::Form,
+    negotiation::{Encoding, Rendering},
     present::View,
     read::{Selection, history_failure, parse_version, too_large},
     request::QueryOptions,
@@ -39,7 +39,8 @@ pub(crate) struct WatchQuery {
     pub(crate) namespace: Option<String>,
     pub(crate) selection: Selection,
     pub(crate) options: QueryOptions,
-    pub(crate) form: Form,
+    /// JSON or protobuf.
+    pub(crate) rendering: Rendering,
     /// Cancelled when the resource is served no longer.
     pub(crate) served: CancellationToken,
 }
@@ -72,7 +73,7 @@ impl Api {
             self.clone(),
             query.view.clone(),
             query.selection,
-            query.form,
+            query.rendering,
             &query.options,
         );
         let body = match self.start(&query.view, query.namespace.as_deref(), wanted, &query.options) {
@@ -89,7 +90,11 @@ impl Api {
             }
             Err(error) => Body::from(encoder.error(&error)),
         };
-        Ok(Answer::stream(HeaderValue::from_static("application/json"), body))
+        let content_type = match query.rendering.encoding {
+            Encoding::Protobuf => "application/vnd.kubernetes.protobuf;stream=watch",
+            Encoding::Json | Encoding::Yaml => "application/json",
+        };
+        Ok(Answer::stream(HeaderValue::from_static(content_type), body))
     }
 
     fn start(

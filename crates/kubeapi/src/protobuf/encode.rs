@@ -1,4 +1,4 @@
-//! Objects written in protobuf, for clients that accept nothing else. Requirement KA-007.
+//! Objects and events written in protobuf, for clients that like it best. Requirement KA-007.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use jiff::Timestamp;
@@ -27,28 +27,58 @@ pub(crate) fn encode(object: &Value) -> Option<Result<Vec<u8>, Unfit>> {
     let (api_version, kind) = (text("apiVersion"), text("kind"));
     let body = if (api_version, kind) == ("v1", "Status") {
         Ok(status(object))
-    } else if let Some(name) = known(&message_name(api_version, kind)) {
+    } else if let Some(name) = known(api_version, kind) {
         message(object, name)
     } else {
-        let item = known(&message_name(api_version, kind.strip_suffix("List")?))?;
-        list(object, item)
+        list(object, known(api_version, kind.strip_suffix("List")?)?)
     };
-    Some(body.map(|body| {
-        let mut type_meta = Vec::new();
-        write_bytes(&mut type_meta, 1, api_version.as_bytes());
-        write_bytes(&mut type_meta, 2, kind.as_bytes());
-        let mut envelope = MAGIC.to_vec();
-        write_bytes(&mut envelope, 1, &type_meta);
-        write_bytes(&mut envelope, 2, &body);
-        // Neither encoded further nor of another type.
-        write_bytes(&mut envelope, 3, b"");
-        write_bytes(&mut envelope, 4, b"");
-        envelope
-    }))
+    Some(body.map(|body| envelope(api_version, kind, &body)))
 }
 
-fn known(name: &str) -> Option<&'static str> {
-    fields::name(name)
+/// One event of a watch: four bytes of length, then a `meta/v1.WatchEvent`, without an envelope of its own, that holds the
+/// object in its envelope. An object that cannot be written becomes an ERROR event, not a silent gap.
+pub(crate) fn event(kind: &str, object: &Value) -> Vec<u8> {
+    let unfit = || Unfit {
+        message: "meta.v1.WatchEvent".to_owned(),
+        field: "object".to_owned(),
+    };
+    encode(object)
+        .unwrap_or_else(|| Err(unfit()))
+        .and_then(|object| frame(kind, &object).ok_or_else(unfit))
+        .unwrap_or_else(|unfit| {
+            tracing::error!(%unfit, "an event cannot be written in protobuf");
+            let status = envelope("v1", "Status", &status(&refusal(&unfit)));
+            frame("ERROR", &status).unwrap_or_default()
+        })
+}
+
+/// `None` for an event longer than its length can say, which no object is.
+fn frame(kind: &str, object: &[u8]) -> Option<Vec<u8>> {
+    let mut raw = Vec::new();
+    write_bytes(&mut raw, 1, object);
+    let mut event = Vec::new();
+    write_bytes(&mut event, 1, kind.as_bytes());
+    write_bytes(&mut event, 2, &raw);
+    let mut frame = u32::try_from(event.len()).ok()?.to_be_bytes().to_vec();
+    frame.append(&mut event);
+    Some(frame)
+}
+
+fn envelope(api_version: &str, kind: &str, body: &[u8]) -> Vec<u8> {
+    let mut type_meta = Vec::new();
+    write_bytes(&mut type_meta, 1, api_version.as_bytes());
+    write_bytes(&mut type_meta, 2, kind.as_bytes());
+    let mut envelope = MAGIC.to_vec();
+    write_bytes(&mut envelope, 1, &type_meta);
+    write_bytes(&mut envelope, 2, body);
+    // Neither encoded further nor of another type.
+    write_bytes(&mut envelope, 3, b"");
+    write_bytes(&mut envelope, 4, b"");
+    envelope
+}
+
+fn known(api_version: &str, kind: &str) -> Option<&'static str> {
+    fields::name(&message_name(api_version, kind)?)
 }
 
 /// `metadata` and `items`, which every list has under the same numbers.
@@ -177,6 +207,8 @@ fn write_value(
             let bytes = STANDARD.decode(text()?).map_err(|_not_base64| unfit())?;
             write_bytes(out, number, &bytes);
         }
+        // No time, as the value of a map.
+        "time" | "microtime" if value.is_null() => write_bytes(out, number, b""),
         "time" | "microtime" => {
             let time: Timestamp = text()?.parse().map_err(|_no_time| unfit())?;
             let mut body = Vec::new();

@@ -44,7 +44,10 @@ fn messages() -> &'static HashMap<&'static str, Vec<Field>> {
 fn parse(line: &'static str) -> Option<(&'static str, Vec<Field>)> {
     let mut words = line.split(' ');
     let name = words.next()?;
-    Some((name, words.filter_map(parse_field).collect()))
+    let mut fields: Vec<Field> = words.filter_map(parse_field).collect();
+    // The order in which they are written.
+    fields.sort_by_key(|field| field.number);
+    Some((name, fields))
 }
 
 fn parse_field(word: &'static str) -> Option<Field> {

@@ -135,10 +135,68 @@ fn a_refusal_is_written_too_and_a_custom_resource_is_not_ka_007() {
         \"zzz\" not found\"\x08NotFound*\x17\x0a\x03zzz\x12\0\x1a\x0aconfigmaps(\x002\x000\x94\x03\x1a\0\"\0";
     assert_eq!(written, expected);
     assert!(encode(&json!({"apiVersion": "example.com/v1", "kind": "Widget"})).is_none());
+    // Another's group, though it begins like one of Kubernetes.
+    for group in ["apps.example.com", "apps.k8s.io", "core", "meta.example.com"] {
+        let api_version = format!("{group}/v1");
+        assert!(encode(&json!({"apiVersion": api_version, "kind": "Deployment"})).is_none());
+        assert!(encode(&json!({"apiVersion": api_version, "kind": "ConfigMap"})).is_none());
+        assert!(encode(&json!({"apiVersion": api_version, "kind": "PartialObjectMetadata"})).is_none());
+    }
     let list = json!({"apiVersion": "v1", "kind": "ConfigMapList", "metadata": {"resourceVersion": "7"},
         "items": [{"metadata": {"name": "a"}}]});
     let written = encode(&list).unwrap().unwrap();
     assert!(written.windows(3).any(|window| window == b"\x12\x017"));
     let wrong = json!({"apiVersion": "v1", "kind": "ConfigMap", "data": {"a": 1}});
     assert!(encode(&wrong).unwrap().is_err());
+}
+
+#[test]
+fn an_event_is_a_frame_with_the_object_in_its_envelope_ka_007() {
+    let metadata =
+        json!({"apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata", "metadata": {"name": "a"}});
+    let frame = event("ADDED", &metadata);
+    let envelope = encode(&metadata).unwrap().unwrap();
+    let mut expected = vec![0, 0, 0, u8::try_from(frame.len() - 4).unwrap()];
+    // Field 1: the type; field 2: a RawExtension, whose field 1 is the envelope.
+    expected.extend(b"\x0a\x05ADDED\x12");
+    expected.push(u8::try_from(envelope.len() + 2).unwrap());
+    expected.push(0x0a);
+    expected.push(u8::try_from(envelope.len()).unwrap());
+    expected.extend(&envelope);
+    assert_eq!(frame, expected);
+}
+
+#[test]
+fn an_object_that_does_not_fit_is_an_error_event_ka_007() {
+    let wrong = json!({"apiVersion": "v1", "kind": "ConfigMap", "data": {"a": 1}});
+    for object in [wrong, json!({"apiVersion": "example.com/v1", "kind": "Widget"})] {
+        let frame = event("ADDED", &object);
+        assert_eq!(&frame[4..11], b"\x0a\x05ERROR");
+        assert!(
+            frame
+                .windows(27)
+                .any(|window| window == b"does not fit the protobuf e")
+        );
+    }
+}
+
+/// What the reference answered to `GET /api` and, of its core group, for one resource.
+#[test]
+fn discovery_is_written_as_the_reference_writes_it_ka_007() {
+    let versions = json!({"kind": "APIVersions", "versions": ["v1"],
+        "serverAddressByClientCIDRs": [{"clientCIDR": "0.0.0.0/0", "serverAddress": "127.0.0.1:30161"}]});
+    let expected: &[u8] = b"k8s\0\n\x0f\n\0\x12\x0bAPIVersions\x12\"\n\x02v1\x12\x1c\n\t0.0.0.0/0\x12\x0f127.0.0.1:30161\x1a\0\"\0";
+    assert_eq!(encode(&versions).unwrap().unwrap(), expected);
+    let resources = json!({"kind": "APIResourceList", "groupVersion": "v1", "resources": [
+        {"name": "bindings", "singularName": "binding", "namespaced": true, "kind": "Binding", "verbs": ["create"]}]});
+    let written = encode(&resources).unwrap().unwrap();
+    let verbs: &[u8] = b"\"\x08\n\x06create";
+    assert!(written.windows(verbs.len()).any(|window| window == verbs));
+}
+
+#[test]
+fn a_time_of_a_map_that_is_none_is_written_as_nothing_ka_007() {
+    let budget = json!({"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "a"},
+        "status": {"disruptedPods": {"pod": null, "other": "2026-01-02T03:04:05Z"}}});
+    assert_eq!(decode(&encode(&budget).unwrap().unwrap()).unwrap(), budget);
 }

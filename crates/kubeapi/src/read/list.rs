@@ -152,7 +152,8 @@ impl Api {
         Ok(Answer::encoded(
             StatusCode::OK,
             Bytes::from(shape.list(&objects, metadata).to_string()),
-        ))
+        )
+        .in_form(query.form))
     }
 
     /// The objects that a list or a deletion of a collection means.

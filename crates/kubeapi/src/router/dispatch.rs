@@ -14,11 +14,11 @@ use crate::{
     delete::{self, DeleteOptions},
     identity::Identity,
     negotiation::{
-        BodyFormat, COLLECTIONS, Encoding, Form, OBJECTS, accepted_form, body_format, check_media_type,
-        check_stream, not_acceptable, rendering,
+        BodyFormat, COLLECTIONS, FORMS, Form, OBJECTS, Rendering, accepted, body_format, check_media_type,
+        check_stream,
     },
     present::View,
-    read::{ListQuery, Selection},
+    read::{ListQuery, Selection, Shape},
     registry::Snapshot,
     request::{QueryOptions, ResourcePath, Verb},
     status::{ApiError, ApiResult, Reason},
@@ -63,12 +63,13 @@ impl Call {
         error
     }
 
-    /// The form that the client wants the answer in.
+    /// How the client wants the answer written.
     ///
     /// # Errors
     /// 406 when it accepts none of those offered; 400 for rows of a table that are to include what cannot be included.
-    pub(super) fn form(&self, headers: &HeaderMap, offered: &[Form]) -> ApiResult<Form> {
-        let form = accepted_form(headers, offered)?;
+    pub(super) fn rendering(&self, headers: &HeaderMap, offered: &[Form]) -> ApiResult<Rendering> {
+        let rendering = accepted(headers, offered, self.kind.custom)?;
+        let form = rendering.form;
         let include = self.options.include_object.as_str();
         if form == Form::Table && !matches!(include, "" | "None" | "Metadata" | "Object") {
             return Err(ApiError::new(
@@ -79,17 +80,22 @@ impl Call {
                 ),
             ));
         }
-        Ok(form)
+        Ok(rendering)
+    }
+
+    /// The form that the client wants the answer in.
+    ///
+    /// # Errors
+    /// As of [`Call::rendering`].
+    pub(super) fn form(&self, headers: &HeaderMap, offered: &[Form]) -> ApiResult<Form> {
+        Ok(self.rendering(headers, offered)?.form)
     }
 
     /// Refuses a client that accepts no encoding which this resource has. Requirement KA-007.
     fn check_encoding(&self, headers: &HeaderMap) -> ApiResult<()> {
         if self.kind.custom {
             // Of what is not built in the reference says too late that there is no protobuf, and so lists it.
-            return match rendering(headers).encoding {
-                Encoding::Protobuf => Err(not_acceptable()),
-                Encoding::Json | Encoding::Yaml => Ok(()),
-            };
+            return accepted(headers, &FORMS, true).map(drop);
         }
         let produced: &[&str] = match (self.verb, self.path.subresource.as_str()) {
             // A log is text, whatever the client says.
@@ -276,14 +282,14 @@ impl Api {
                 self.list(&query).await
             }
             Verb::Watch => {
-                check_stream(headers)?;
-                let form = call.form(headers, &[Form::Plain, Form::Table, Form::Metadata])?;
+                let rendering = call.rendering(headers, &[Form::Plain, Form::Table, Form::Metadata])?;
+                check_stream(rendering)?;
                 self.watch(WatchQuery {
                     view: call.view(),
                     namespace: call.path.namespace.clone(),
                     selection: Selection::parse(&call.kind, &call.options)?,
                     options: call.options.clone(),
-                    form,
+                    rendering,
                     served: call.snapshot.served(&call.kind),
                 })
             }
@@ -294,6 +300,7 @@ impl Api {
     }
 
     async fn delete_named(&self, call: &Call, request: Request) -> ApiResult<Answer> {
+        let form = call.form(request.headers(), &[Form::Plain, Form::Table, Form::Metadata])?;
         let options = self.delete_options(call, request).await?;
         let mut warnings: Vec<String> = options.warning(&call.kind).into_iter().collect();
         let mut deleted = self
@@ -305,11 +312,20 @@ impl Api {
             })?;
         warnings.append(&mut deleted.warnings);
         let (status, document) = delete::answer(&call.kind, deleted, &options);
-        Ok(Answer::json(status, &document).with_warnings(warnings))
+        let answer = if form == Form::Plain || document["kind"] == "Status" {
+            Answer::json(status, &document)
+        } else {
+            let view = call.view();
+            let shape = Shape::new(self, &view, form, &call.options.include_object);
+            Answer::json(status, &shape.object(&document))
+        };
+        Ok(answer.in_form(form).with_warnings(warnings))
     }
 
     /// Deletes what a list would show, and answers with that list.
     async fn delete_collection(&self, call: &Call, request: Request) -> ApiResult<Answer> {
+        let offered = [Form::Plain, Form::Table, Form::MetadataList, Form::Metadata];
+        let form = call.form(request.headers(), &offered)?;
         let mut options = self.delete_options(call, request).await?;
         options.of_collection = true;
         let view = call.view();
@@ -331,6 +347,15 @@ impl Api {
         let mut warnings: Vec<String> = options.warning(&call.kind).into_iter().collect();
         warnings.append(&mut self.delete_all(&view, keys, &options).await?);
         let mut metadata = serde_json::json!({"resourceVersion": revision.to_string()});
+        if form == Form::Metadata {
+            return Err(call.wrong_number("PartialObjectMetadata", "List"));
+        }
+        if form != Form::Plain {
+            let shape = Shape::new(self, &view, form, &call.options.include_object);
+            return Ok(Answer::ok(&shape.list(&objects, metadata))
+                .in_form(form)
+                .with_warnings(warnings));
+        }
         if call.kind.custom {
             metadata["continue"] = serde_json::json!("");
         } else {
@@ -348,7 +373,8 @@ impl Api {
     }
 
     async fn delete_options(&self, call: &Call, request: Request) -> ApiResult<DeleteOptions> {
-        let format = body_format(request.headers(), call.kind.custom)?;
+        // The options are of a built-in kind, whatever is deleted.
+        let format = body_format(request.headers(), false)?;
         let body = super::read_body(self, request).await?;
         let body = match body.is_empty() {
             true => None,

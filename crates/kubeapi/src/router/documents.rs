@@ -9,7 +9,7 @@ use crate::{
     answer::Answer,
     api::Api,
     discovery,
-    negotiation::{Form, OBJECTS, accepted_form, check_accepted, check_media_type},
+    negotiation::{Form, OBJECTS, accepted, check_accepted, check_media_type},
     openapi,
     request::{Document, QueryOptions},
     status::ApiResult,
@@ -30,7 +30,8 @@ impl Api {
             check_media_type(headers, &OBJECTS)?;
         }
         let kinds = self.registry().snapshot().kinds.clone();
-        let discovery_form = || accepted_form(headers, &[Form::Plain, Form::Discovery]);
+        let discovery_form =
+            || accepted(headers, &[Form::Plain, Form::Discovery], false).map(|rendering| rendering.form);
         match document {
             Document::Root => Ok(Answer::ok(&json!({"paths": paths(&kinds)}))),
             Document::CoreVersions => match discovery_form()? {

@@ -197,7 +197,7 @@ impl Api {
         } else {
             let view = call.view();
             let shape = Shape::new(self, &view, form, &call.options.include_object);
-            Answer::json(status, &shape.object(&written.object))
+            Answer::json(status, &shape.object(&written.object)).in_form(form)
         };
         answer.with_warnings(written.warnings)
     }

@@ -1,4 +1,4 @@
-//! Events as lines of a watch. Requirement KA-026.
+//! Events of a watch, as lines of JSON or as frames of protobuf. Requirements KA-007, KA-026.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -8,9 +8,10 @@ use serde_json::{Map, Value, json};
 
 use crate::{
     api::Api,
-    negotiation::Form,
+    negotiation::{Encoding, Form, Rendering},
     object,
     present::View,
+    protobuf,
     read::{Selection, Shape},
     request::QueryOptions,
     status::{ApiError, ApiResult},
@@ -22,7 +23,7 @@ pub(super) struct Encoder {
     api: Api,
     view: View,
     selection: Selection,
-    form: Form,
+    rendering: Rendering,
     include_object: String,
     headers_sent: AtomicBool,
 }
@@ -32,7 +33,7 @@ impl Encoder {
         api: Api,
         view: View,
         selection: Selection,
-        form: Form,
+        rendering: Rendering,
         options: &QueryOptions,
     ) -> Self {
         let include_object = options.include_object.clone();
@@ -40,7 +41,7 @@ impl Encoder {
             api,
             view,
             selection,
-            form,
+            rendering,
             include_object,
             headers_sent: AtomicBool::new(false),
         }
@@ -85,7 +86,8 @@ impl Encoder {
         revision: u64,
         previous: Option<&Bytes>,
     ) -> ApiResult<Option<Bytes>> {
-        if self.selection.is_everything() && self.form == Form::Plain {
+        let as_stored = self.rendering.form == Form::Plain && self.rendering.encoding == Encoding::Json;
+        if self.selection.is_everything() && as_stored {
             return Ok(Some(raw_line(kind, &self.view.bytes(value, revision)?)));
         }
         let now = self.view.value(value, revision)?;
@@ -118,16 +120,25 @@ impl Encoder {
     }
 
     fn line(&self, kind: &str, object: &Value) -> Bytes {
-        if self.form == Form::Plain {
-            return raw_line(kind, object.to_string().as_bytes());
+        let form = self.rendering.form;
+        if form == Form::Plain {
+            return self.written(kind, object);
         }
-        let shape = Shape::new(&self.api, &self.view, self.form, &self.include_object);
+        let shape = Shape::new(&self.api, &self.view, form, &self.include_object);
         let mut shaped = shape.object(object);
         // Only the first table of a watch describes its columns.
-        if self.form == Form::Table && self.headers_sent.swap(true, Ordering::Relaxed) {
+        if form == Form::Table && self.headers_sent.swap(true, Ordering::Relaxed) {
             shaped = table::without_headers(shaped);
         }
-        raw_line(kind, shaped.to_string().as_bytes())
+        self.written(kind, &self.rendering.version(&shaped))
+    }
+
+    /// The event in the watch's encoding.
+    fn written(&self, kind: &str, object: &Value) -> Bytes {
+        if self.rendering.encoding != Encoding::Protobuf {
+            return raw_line(kind, object.to_string().as_bytes());
+        }
+        Bytes::from(protobuf::event(kind, object))
     }
 
     /// A bookmark: nothing but the version, and for the first one the mark that the current state is complete.
@@ -149,7 +160,7 @@ impl Encoder {
 
     /// The ERROR event that ends a watch.
     pub(super) fn error(&self, error: &ApiError) -> Bytes {
-        raw_line("ERROR", error.to_status().to_string().as_bytes())
+        self.written("ERROR", &error.to_status())
     }
 }
 

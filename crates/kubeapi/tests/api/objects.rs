@@ -218,7 +218,7 @@ async fn a_protobuf_body_of_a_built_in_kind_is_read_and_answered_in_json_ka_007(
         .collect();
     let request = Request::post(CONFIG_MAPS)
         .header("content-type", "application/vnd.kubernetes.protobuf")
-        .header("accept", "application/vnd.kubernetes.protobuf,application/json")
+        .header("accept", "application/json,application/vnd.kubernetes.protobuf")
         .body(Body::from(body))
         .unwrap();
     let answer = server.send(request).await;
@@ -457,7 +457,7 @@ async fn what_is_not_served_is_answered_like_the_reference_ka_006() {
 }
 
 #[tokio::test]
-async fn answers_are_written_in_yaml_and_protobuf_for_those_who_accept_nothing_else_ka_007() {
+async fn answers_are_written_in_yaml_and_protobuf_for_those_who_like_it_best_ka_007() {
     let server = Server::start().await;
     let map = json!({"metadata": {"name": "written"}, "data": {"k": "1"}});
     server.post(CONFIG_MAPS, &map).await;
@@ -482,7 +482,59 @@ async fn answers_are_written_in_yaml_and_protobuf_for_those_who_accept_nothing_e
     let answer = server
         .get_as(&path, "application/vnd.kubernetes.protobuf, application/json")
         .await;
-    assert_eq!(answer.headers["content-type"], "application/json");
+    assert_eq!(
+        answer.headers["content-type"],
+        "application/vnd.kubernetes.protobuf"
+    );
+    let missing = format!("{CONFIG_MAPS}/missing");
+    let answer = server
+        .get_as(&missing, "application/vnd.kubernetes.protobuf, application/json")
+        .await;
+    assert!(answer.body.starts_with(b"k8s\0\x0a\x0c\x0a\x02v1\x12\x06Status"));
+    let metadata = "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
+    let answer = server.get_as(&path, metadata).await;
+    assert!(
+        answer
+            .body
+            .starts_with(b"k8s\0\x0a\x27\x0a\x0emeta.k8s.io/v1\x12\x15PartialObjectMetadata\x12")
+    );
+    // A refusal is no metadata.
+    let answer = server.get_as(&missing, metadata).await;
+    assert_eq!(
+        (&answer.headers["content-type"], &answer.json()["reason"]),
+        (&"application/json".parse().unwrap(), &json!("NotFound"))
+    );
+}
+
+#[tokio::test]
+async fn every_built_in_kind_has_protobuf_and_so_has_discovery_ka_007() {
+    let server = Server::start().await;
+    let mut documents = vec!["/api".to_owned(), "/apis".to_owned()];
+    let mut collections = Vec::new();
+    let groups = server.get("/apis").await.json();
+    let versions = groups["groups"].as_array().unwrap().iter().flat_map(|group| {
+        let versions = group["versions"].as_array().unwrap().iter();
+        versions.map(|version| format!("/apis/{}", version["groupVersion"].as_str().unwrap()))
+    });
+    for base in versions.chain(["/api/v1".to_owned()]) {
+        let resources = server.get(&base).await.json();
+        for resource in resources["resources"].as_array().unwrap() {
+            let verbs = resource["verbs"].as_array().unwrap();
+            if verbs.contains(&json!("list")) {
+                collections.push(format!("{base}/{}", resource["name"].as_str().unwrap()));
+            }
+        }
+        documents.push(base);
+    }
+    assert!(collections.len() > 25, "{collections:?}");
+    for path in documents.iter().chain(&collections) {
+        let answer = server.get_as(path, "application/vnd.kubernetes.protobuf").await;
+        assert_eq!(answer.status, StatusCode::OK, "{path}");
+        assert_eq!(
+            answer.headers["content-type"], "application/vnd.kubernetes.protobuf",
+            "{path}"
+        );
+    }
 }
 
 #[tokio::test]

@@ -363,3 +363,56 @@ async fn a_table_watch_describes_its_columns_once_ka_028() {
         bookmark["object"]["metadata"]["resourceVersion"]
     );
 }
+
+/// The frames that a watch in protobuf has sent when it ends after a second.
+async fn frames(server: &Server, path: &str, accept: &str) -> Vec<Vec<u8>> {
+    let answer = server.get_as(path, accept).await;
+    assert_eq!(
+        answer.headers["content-type"],
+        "application/vnd.kubernetes.protobuf;stream=watch"
+    );
+    let (mut frames, mut rest) = (Vec::new(), answer.body.as_slice());
+    while let Some((length, tail)) = rest.split_first_chunk::<4>() {
+        let (frame, tail) = tail.split_at(usize::try_from(u32::from_be_bytes(*length)).unwrap());
+        frames.push(frame.to_vec());
+        rest = tail;
+    }
+    assert!(rest.is_empty());
+    frames
+}
+
+#[tokio::test]
+async fn a_watch_in_protobuf_has_frames_of_objects_bookmarks_and_errors_ka_007() {
+    const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
+    let server = Server::start().await;
+    server
+        .post(CONFIG_MAPS, &config_map("a", json!({"k": "1"})))
+        .await;
+    let streaming = "watch=1&timeoutSeconds=1&sendInitialEvents=true&allowWatchBookmarks=true\
+                     &resourceVersionMatch=NotOlderThan&fieldSelector=metadata.name=a";
+    let contains = |frame: &[u8], text: &[u8]| frame.windows(text.len()).any(|window| window == text);
+    let written = frames(&server, &format!("{CONFIG_MAPS}?{streaming}"), PROTOBUF).await;
+    assert!(written[0].starts_with(b"\x0a\x05ADDED\x12"));
+    assert!(contains(&written[0], b"k8s\0\x0a\x0f\x0a\x02v1\x12\x09ConfigMap"));
+    assert!(written[1].starts_with(b"\x0a\x08BOOKMARK\x12"));
+    assert!(contains(&written[1], b"k8s.io/initial-events-end"));
+    let metadata = format!("{PROTOBUF};as=PartialObjectMetadata;g=meta.k8s.io;v=v1,{PROTOBUF}");
+    let written = frames(&server, &format!("{CONFIG_MAPS}?{streaming}"), &metadata).await;
+    assert!(contains(
+        &written[0],
+        b"\x0a\x0emeta.k8s.io/v1\x12\x15PartialObjectMetadata"
+    ));
+    let written = frames(
+        &server,
+        &format!("{CONFIG_MAPS}?watch=1&resourceVersion=99999"),
+        PROTOBUF,
+    )
+    .await;
+    assert_eq!(written.len(), 1);
+    assert!(written[0].starts_with(b"\x0a\x05ERROR\x12"));
+    assert!(contains(&written[0], b"k8s\0\x0a\x0c\x0a\x02v1\x12\x06Status"));
+    let refused = server
+        .get_as(&format!("{CONFIG_MAPS}?watch=1"), "application/yaml")
+        .await;
+    assert_eq!(refused.status, 406);
+}

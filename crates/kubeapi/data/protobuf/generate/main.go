@@ -108,6 +108,9 @@ func visit(t reflect.Type) {
 		switch {
 		case kind.Kind() == reflect.Slice && kind.Elem().Kind() == reflect.Uint8:
 			result.kind = "bytes"
+		case kind.Kind() == reflect.Slice && kind.Name() != "" && tag[2] == "opt":
+			// A list with a type of its own is a message that holds it.
+			result.kind = "list-" + scalar(kind.Elem())
 		case kind.Kind() == reflect.Slice:
 			result.flags += "r"
 			if kind.Elem().Kind() == reflect.Pointer {
@@ -140,7 +143,8 @@ func main() {
 		corev1.Pod{}, corev1.Node{}, corev1.Binding{}, corev1.Endpoints{}, corev1.PersistentVolumeClaim{},
 		corev1.PodTemplate{},
 		appsv1.Deployment{}, appsv1.ReplicaSet{}, coordinationv1.Lease{}, autoscalingv1.Scale{}, policyv1.Eviction{},
-		apiextensionsv1.CustomResourceDefinition{}, metav1.DeleteOptions{},
+		apiextensionsv1.CustomResourceDefinition{}, metav1.DeleteOptions{}, metav1.PartialObjectMetadata{},
+		metav1.APIVersions{}, metav1.APIGroupList{}, metav1.APIGroup{}, metav1.APIResourceList{},
 		rbacv1.Role{}, rbacv1.RoleBinding{}, rbacv1.ClusterRole{}, rbacv1.ClusterRoleBinding{},
 		authenticationv1.TokenRequest{}, authenticationv1.TokenReview{}, authenticationv1.SelfSubjectReview{},
 		authorizationv1.SubjectAccessReview{}, authorizationv1.LocalSubjectAccessReview{},
