@@ -71,8 +71,8 @@ test-conformance: prepare ## Kubernetes' own tests of the API against the embedd
 	@tests/reference/e2e/run $(PARTS)
 
 .PHONY: reference-tools
-reference-tools: ## Build the reference's programs and what clients are tried with: kubectl, Helm 3 (helm), Helm 4 (helm4)
-	@tests/reference/build etcd kube-apiserver kube-controller-manager kubectl helm3 helm4
+reference-tools: ## Build the reference's programs and what clients are tried with: kubectl, Helm 3 (helm), Helm 4 (helm4), Go
+	@tests/reference/build etcd kube-apiserver kube-controller-manager kubectl helm3 helm4 go-clients
 
 .PHONY: reference-tools-all
 reference-tools-all: ## Build every program of the reference rung
