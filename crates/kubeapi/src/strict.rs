@@ -5,6 +5,7 @@
 //! booleans, `0644` is octal, a date is a string. Unknown fields are not this module's concern: they need a schema.
 
 mod documents;
+mod findings;
 mod syntax;
 mod value;
 
@@ -17,6 +18,7 @@ use serde_saphyr::options::{DuplicateKeyPolicy, MergeKeyPolicy};
 
 use crate::status::{ApiError, ApiResult, Reason};
 pub use documents::documents;
+pub(crate) use findings::Findings;
 use value::{Reader, Repeated};
 
 /// How deep a document may be nested: the depth that every walk of this crate can recurse into.

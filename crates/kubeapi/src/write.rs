@@ -27,6 +27,7 @@ use crate::{
     registry::Snapshot,
     request::FieldValidation,
     status::{ApiError, ApiResult, Reason},
+    strict::Findings,
 };
 
 pub(crate) use plan::{Effect, Plan, forbidden};
@@ -95,8 +96,8 @@ pub(crate) struct WriteRequest {
     pub(crate) author: Option<Identity>,
     pub(crate) dry_run: bool,
     pub(crate) field_validation: FieldValidation,
-    /// Duplicate fields that were found while the body was decoded, as messages.
-    pub(crate) decoding_findings: Vec<String>,
+    /// Repeated fields that were found while the body was decoded.
+    pub(crate) decoding_findings: Findings,
 }
 
 impl WriteRequest {
@@ -119,7 +120,7 @@ impl WriteRequest {
             author: None,
             dry_run: false,
             field_validation: FieldValidation::Strict,
-            decoding_findings: Vec::new(),
+            decoding_findings: Findings::default(),
         }
     }
 

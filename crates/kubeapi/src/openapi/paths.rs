@@ -147,7 +147,6 @@ fn operation(
     let mut operation = json!({
         "operationId": operation_id(info, place, verb),
         "tags": [tag(info)],
-        "parameters": parameters(action),
         "responses": {
             "200": {"description": "OK", "content": content(&["application/json"], answer)},
             "401": {"description": "Unauthorized"},
@@ -155,6 +154,11 @@ fn operation(
         "x-kubernetes-action": action,
         "x-kubernetes-group-version-kind": {"group": group, "version": version, "kind": kind},
     });
+    let parameters = parameters(action);
+    // What reads the document and writes it again leaves an empty list out.
+    if let (false, Some(fields)) = (parameters.is_empty(), operation.as_object_mut()) {
+        fields.insert("parameters".to_owned(), Value::Array(parameters));
+    }
     if let (Some(body), Some(fields)) = (body, operation.as_object_mut()) {
         let mut types = match action {
             "patch" => vec![

@@ -171,3 +171,22 @@ fn a_kind_that_keeps_unknown_fields_names_none_in_the_older_form() {
         true
     );
 }
+
+/// A client that reads the document and writes it again leaves empty lists out, and then has another document.
+#[test]
+fn no_operation_has_an_empty_list_of_parameters_ka_005() {
+    fn look(value: &Value) {
+        match value {
+            Value::Object(fields) => {
+                let parameters = fields.get("parameters").and_then(Value::as_array);
+                assert!(parameters.is_none_or(|list| !list.is_empty()), "{value}");
+                fields.values().for_each(look);
+            }
+            Value::Array(items) => items.iter().for_each(look),
+            _ => {}
+        }
+    }
+    let kinds = Kinds::builtin();
+    let document = encoded_document(&kinds, "apis/apps/v1").expect("apps/v1 has a document");
+    look(&serde_json::from_slice(&document).expect("it is JSON"));
+}

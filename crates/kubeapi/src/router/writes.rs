@@ -16,7 +16,7 @@ use crate::{
     read::Shape,
     request::{DryRun, FieldValidation, Verb},
     status::{ApiError, ApiResult, Reason},
-    strict::{self, Decoded, Format},
+    strict::{self, Decoded, Findings, Format},
     write::{Intention, Part, WriteRequest, Written},
 };
 
@@ -203,16 +203,18 @@ impl Api {
     }
 
     /// What the request wants, and what was found while its body was decoded.
-    pub(super) async fn intention(
-        &self,
-        call: &Call,
-        request: Request,
-    ) -> ApiResult<(Intention, Vec<String>)> {
+    pub(super) async fn intention(&self, call: &Call, request: Request) -> ApiResult<(Intention, Findings)> {
         if call.verb != Verb::Patch {
             let format = body_format(request.headers(), call.kind.custom)?;
             let body = read_body(self, request).await?;
             let decoded = decode_object(call, &body, format)?;
-            let findings = findings(call, &decoded);
+            let findings = Findings {
+                texts: findings(call, &decoded),
+                document: match format {
+                    BodyFormat::Json if !call.kind.custom => body,
+                    _ => Bytes::new(),
+                },
+            };
             return Ok(match call.verb {
                 Verb::Update => (Intention::Replace(decoded.value), findings),
                 _ => (Intention::Create(decoded.value), findings),
@@ -248,6 +250,10 @@ impl Api {
                     force: call.options.force.unwrap_or(false),
                 }
             }
+        };
+        let findings = Findings {
+            texts: findings,
+            ..Findings::default()
         };
         Ok((intention, findings))
     }

@@ -30,6 +30,8 @@ pub(super) struct Reader {
     repeated: Repeated,
     duplicates: RefCell<Vec<String>>,
     repeated_keys: RefCell<Vec<String>>,
+    /// The path of each key, in the document's order, if they are wanted.
+    keys: Option<RefCell<Vec<String>>>,
 }
 
 impl Reader {
@@ -39,7 +41,21 @@ impl Reader {
             repeated,
             duplicates: RefCell::new(Vec::new()),
             repeated_keys: RefCell::new(Vec::new()),
+            keys: None,
         }
+    }
+
+    /// The same, which keeps the path of every key.
+    pub(super) fn noting_keys(self) -> Self {
+        Self {
+            keys: Some(RefCell::default()),
+            ..self
+        }
+    }
+
+    /// The paths of the keys in the order of the document, each as often as it occurs.
+    pub(super) fn into_keys(self) -> Vec<String> {
+        self.keys.map(RefCell::into_inner).unwrap_or_default()
     }
 
     /// The paths of the keys that occur more than once, and of YAML what is said of each.
@@ -208,6 +224,9 @@ impl<'de> Visitor<'de> for ValueSeed<'_> {
         let by_line = self.reader.repeated == Repeated::ByLine;
         while let Some(key) = access.next_key_seed(KeySeed { by_line })? {
             let path = Path::Field(&self.path, &key.text);
+            if let Some(keys) = &self.reader.keys {
+                keys.borrow_mut().push(path.to_string());
+            }
             if entries.contains_key(&key.text) {
                 self.reader.duplicate(path.to_string(), &key);
             }

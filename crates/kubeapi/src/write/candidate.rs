@@ -325,12 +325,7 @@ pub(super) fn drop_unknown_fields(
     let sent = (is_patch && request.field_validation == FieldValidation::Strict)
         .then(|| shown::patched(request, proposed));
     let unknown = schema::prune(&request.kind.node, proposed);
-    let mut findings = request.decoding_findings.clone();
-    findings.extend(
-        unknown
-            .iter()
-            .map(|path| format!("unknown field {:?}", path.as_str())),
-    );
+    let mut findings = request.decoding_findings.with_unknown(&unknown);
     findings.truncate(MAXIMUM_FINDINGS);
     if findings.is_empty() {
         return Ok(());

@@ -370,3 +370,47 @@ async fn a_table_has_the_columns_of_the_definition_ka_028() {
     assert_eq!(names, vec!["Name", "Size"]);
     assert_eq!(table["rows"][0]["cells"], json!(["a", 4]));
 }
+
+#[tokio::test]
+async fn a_custom_resource_has_no_protobuf_but_its_metadata_have_and_the_options_of_its_deletion_ka_007() {
+    const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
+    let server = with_widgets().await;
+    server.post(WIDGETS, &widget("a", json!({"size": 1}))).await;
+    let path = format!("{WIDGETS}/a");
+    let answer = server.get_as(&path, PROTOBUF).await;
+    assert_eq!(answer.status, StatusCode::NOT_ACCEPTABLE);
+    let answer = server
+        .get_as(&path, &format!("{PROTOBUF},application/json"))
+        .await;
+    assert_eq!(answer.json()["spec"]["size"], 1);
+    for list in ["", "List"] {
+        let metadata =
+            format!("{PROTOBUF};as=PartialObjectMetadata{list};g=meta.k8s.io;v=v1,application/json");
+        let read = if list.is_empty() { path.as_str() } else { WIDGETS };
+        let answer = server.get_as(read, &metadata).await;
+        assert_eq!(answer.headers["content-type"], PROTOBUF);
+        assert!(answer.body.starts_with(b"k8s\0"));
+    }
+    // What a typed client sends: a grace period of none, and `Foreground`.
+    let golden = include_str!("../../src/protobuf/golden.txt");
+    let digits = golden.lines().nth(8).unwrap();
+    let body: Vec<u8> = (0..digits.len())
+        .step_by(2)
+        .map(|at| u8::from_str_radix(&digits[at..at + 2], 16).unwrap())
+        .collect();
+    let request = http::Request::delete(&path)
+        .header("content-type", PROTOBUF)
+        .header(
+            "accept",
+            "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1",
+        )
+        .body(axum::body::Body::from(body))
+        .unwrap();
+    let answer = server.send(request).await;
+    assert_eq!(answer.status, StatusCode::OK, "{}", answer.message());
+    let deleted = answer.json();
+    assert_eq!(
+        (&deleted["kind"], &deleted["metadata"]["finalizers"]),
+        (&json!("PartialObjectMetadata"), &json!(["foregroundDeletion"]))
+    );
+}

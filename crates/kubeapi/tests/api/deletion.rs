@@ -397,3 +397,20 @@ async fn the_pods_of_a_namespace_go_before_anything_else_in_it_ka_023() {
         .await;
     gone(&server, path, "/api/v1/namespaces").await;
 }
+
+#[tokio::test]
+async fn a_deleted_collection_is_answered_in_the_form_that_is_accepted_ka_007_ka_020() {
+    let server = Server::start().await;
+    server.post(CONFIG_MAPS, &config_map("a", json!({}))).await;
+    let request = http::Request::delete(format!("{CONFIG_MAPS}?fieldSelector=metadata.name=a"))
+        .header(
+            "accept",
+            "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1",
+        )
+        .body(axum::body::Body::empty())
+        .unwrap();
+    let deleted = server.send(request).await.json();
+    assert_eq!(deleted["kind"], "PartialObjectMetadataList");
+    assert_eq!(deleted["items"][0]["metadata"]["name"], "a");
+    assert_eq!(deleted["items"][0]["kind"], "PartialObjectMetadata");
+}

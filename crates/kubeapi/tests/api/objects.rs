@@ -704,3 +704,39 @@ async fn a_service_gets_ports_on_the_nodes_and_keeps_them_ka_010() {
         .json();
     assert_eq!(inside["spec"]["ports"][0].get("nodePort"), None);
 }
+
+/// Each text is the reference's.
+#[tokio::test]
+async fn unknown_and_repeated_fields_are_told_in_the_order_of_the_document_ka_014() {
+    let server = Server::start().await;
+    let path = "/apis/apps/v1/namespaces/default/deployments?dryRun=All&fieldValidation=Strict";
+    for (spec, told) in [
+        (
+            r#""zz":1,"aa":2,"replicas":1,"replicas":2,"#,
+            r#"unknown field "spec.zz", unknown field "spec.aa", duplicate field "spec.replicas""#,
+        ),
+        (
+            r#""replicas":1,"replicas":2,"replicas":3,"zz":1,"zz":2,"aa":{"b":1,"b":2},"#,
+            r#"duplicate field "spec.replicas", unknown field "spec.zz", unknown field "spec.aa""#,
+        ),
+        (
+            r#""strategy":{"x":1,"type":"Recreate","a":2},"strategy":{"x":3,"type":"Recreate","y":2},"#,
+            r#"unknown field "spec.strategy.x", unknown field "spec.strategy.a", duplicate field "spec.strategy", unknown field "spec.strategy.y""#,
+        ),
+    ] {
+        let body = format!(
+            r#"{{"apiVersion":"apps/v1","kind":"Deployment","metadata":{{"name":"o"}},"spec":{{{spec}
+            "selector":{{"matchLabels":{{"a":"b"}}}},"template":{{"metadata":{{"labels":{{"a":"b"}}}},
+            "spec":{{"containers":[{{"name":"n","image":"i","zeta":1,"alpha":2,"name":"n"}}]}}}}}}}}"#
+        );
+        let answer = server.write("POST", path, "application/json", body).await;
+        let container = "spec.template.spec.containers[0]";
+        assert_eq!(
+            answer.message(),
+            format!(
+                "Deployment in version \"v1\" cannot be handled as a Deployment: strict decoding error: {told}, \
+                 unknown field \"{container}.zeta\", unknown field \"{container}.alpha\", duplicate field \"{container}.name\""
+            )
+        );
+    }
+}

@@ -384,7 +384,14 @@ async fn frames(server: &Server, path: &str, accept: &str) -> Vec<Vec<u8>> {
 #[tokio::test]
 async fn a_watch_in_protobuf_has_frames_of_objects_bookmarks_and_errors_ka_007() {
     const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
-    let server = Server::start().await;
+    let store =
+        mainstay_store::kube::KubeStore::open(mainstay_store::kube::KubeOptions::in_memory()).unwrap();
+    let options = mainstay_kubeapi::ApiOptions::new(
+        store.clone(),
+        mainstay_telemetry::clock::system(),
+        mainstay_telemetry::random::system(),
+    );
+    let server = Server::over(options).await;
     server
         .post(CONFIG_MAPS, &config_map("a", json!({"k": "1"})))
         .await;
@@ -402,9 +409,11 @@ async fn a_watch_in_protobuf_has_frames_of_objects_bookmarks_and_errors_ka_007()
         &written[0],
         b"\x0a\x0emeta.k8s.io/v1\x12\x15PartialObjectMetadata"
     ));
+    server.post(CONFIG_MAPS, &config_map("b", json!({}))).await;
+    store.compact(Some(store.revision())).await.unwrap();
     let written = frames(
         &server,
-        &format!("{CONFIG_MAPS}?watch=1&resourceVersion=99999"),
+        &format!("{CONFIG_MAPS}?watch=1&resourceVersion=1"),
         PROTOBUF,
     )
     .await;

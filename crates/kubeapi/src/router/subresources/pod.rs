@@ -186,7 +186,7 @@ impl Api {
             author: Some(call.identity.clone()),
             dry_run: call.options.dry_run == DryRun::All,
             field_validation: call.options.field_validation,
-            decoding_findings: Vec::new(),
+            decoding_findings: crate::strict::Findings::default(),
         };
         self.write(write).await?;
         Ok(success().with_warnings(warnings))
