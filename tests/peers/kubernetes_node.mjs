@@ -1,6 +1,7 @@
 // The official JavaScript client: typed and custom objects, an informer with its cache, a watch, errors.
 import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
+import { PassThrough } from "node:stream";
 import * as k8s from "@kubernetes/client-node";
 
 const configuration = new k8s.KubeConfig();
@@ -108,6 +109,21 @@ const applied = await objects.patch(
   k8s.PatchStrategy.ServerSideApply,
 );
 assert.equal(applied.data.k, "v");
+
+// A port of a Pod, by the channels of a WebSocket.
+const orders = await core.listNamespacedPod({ namespace: "default", labelSelector: "app=orders" });
+const [input, output] = [new PassThrough(), new PassThrough()];
+const answered = new Promise((resolve) => {
+  let text = "";
+  output.on("data", (piece) => {
+    text += piece;
+    if (text.includes("Harbour Express")) resolve(text);
+  });
+});
+const forward = new k8s.PortForward(configuration);
+await forward.portForward("default", orders.items[0].metadata.name, [8080], output, null, input);
+input.write("GET /orders/1017 HTTP/1.1\r\nHost: orders\r\n\r\n");
+assert.match(await within("an answer through a forwarded port", 20, answered), /^HTTP\/1.1 200/);
 
 await core.deleteNamespace({ name: namespace });
 console.log("ok");

@@ -7,6 +7,7 @@ import uuid
 
 from kubernetes import client, config, dynamic, utils, watch
 from kubernetes.client.exceptions import ApiException
+from kubernetes.stream import portforward
 
 config.load_kube_config(sys.argv[1])
 core = client.CoreV1Api()
@@ -143,8 +144,33 @@ def workloads():
     assert len(pods) == 2, pods
     line = "the order service is ready"
     assert line in core.read_namespaced_pod_log(pods[0].metadata.name, namespace)
+    forwarded_port(pods[0].metadata.name)
     apps.patch_namespaced_deployment_scale("orders", namespace, {"spec": {"replicas": 0}})
     until("scaling to none", lambda: not core.list_namespaced_pod(namespace, label_selector="app=orders").items)
+
+
+def forwarded_port(pod):
+    """Requests over a forwarded port, the end of the connection, and a port that nothing listens on."""
+    forwards = portforward(core.connect_get_namespaced_pod_portforward, pod, namespace, ports="8080,4000")
+    socket = forwards.socket(8080)
+    socket.setblocking(True)
+    socket.settimeout(20)
+    for connection in ("keep-alive", "close"):
+        socket.sendall(f"GET /orders/1017 HTTP/1.1\r\nHost: orders\r\nConnection: {connection}\r\n\r\n".encode())
+        answer = b""
+        while b"1017" not in answer.partition(b"\r\n\r\n")[2]:
+            piece = socket.recv(65536)
+            assert piece, answer
+            answer += piece
+        assert answer.startswith(b"HTTP/1.1 200"), answer
+    until("an error for a port that nothing listens on", lambda: forwards.error(4000))
+    assert "it listens on 8080 (http)" in forwards.error(4000), forwards.error(4000)
+    assert forwards.error(8080) is None, forwards.error(8080)
+    try:
+        core.connect_get_namespaced_pod_exec(pod, namespace, command=["ls"])
+        raise AssertionError("a command was run in a Pod")
+    except ApiException as error:
+        assert error.status == 405 and "kubectl port-forward" in error.body, error
 
 
 def dynamic_apply():

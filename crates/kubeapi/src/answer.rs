@@ -4,7 +4,7 @@ mod yaml;
 
 use axum::{body::Body, response::Response};
 use bytes::Bytes;
-use http::{HeaderValue, StatusCode, header};
+use http::{HeaderMap, HeaderValue, StatusCode, header};
 use http_body::Body as _;
 use serde_json::Value;
 
@@ -31,6 +31,8 @@ pub(crate) struct Answer {
     pub(crate) retry_after_seconds: Option<u32>,
     /// What the body is: it is written as the client wants this form written.
     form: Form,
+    /// Further headers, of answers that are not the API's own words.
+    pub(crate) headers: HeaderMap,
 }
 
 impl Answer {
@@ -43,6 +45,7 @@ impl Answer {
             warnings: Vec::new(),
             retry_after_seconds: None,
             form: Form::Plain,
+            headers: HeaderMap::new(),
         }
     }
 
@@ -65,6 +68,7 @@ impl Answer {
             warnings: Vec::new(),
             retry_after_seconds: None,
             form: Form::Plain,
+            headers: HeaderMap::new(),
         }
     }
 
@@ -77,7 +81,16 @@ impl Answer {
             warnings: Vec::new(),
             retry_after_seconds: None,
             form: Form::Plain,
+            headers: HeaderMap::new(),
         }
+    }
+
+    /// Headers alone: of a connection that is taken over.
+    pub(crate) fn bare(status: StatusCode, headers: HeaderMap) -> Self {
+        let mut answer = Self::text(status, "");
+        answer.content_type = HeaderValue::from_static("");
+        answer.headers = headers;
+        answer
     }
 
     /// What the reference says for a path below no API: plain text, not a `Status`.
@@ -170,6 +183,7 @@ impl Answer {
             header::CACHE_CONTROL,
             HeaderValue::from_static("no-cache, private"),
         );
+        headers.extend(self.headers);
         for warning in &self.warnings {
             if let Ok(value) = HeaderValue::from_str(&warning_text(warning)) {
                 headers.append(header::WARNING, value);

@@ -19,6 +19,7 @@ use crate::{
     admission::Policies,
     aftermath::Aftermath,
     authorization::Authorizer,
+    dialing::Dialer,
     logs::LogSource,
     measure::Measures,
     registry::Registry,
@@ -37,6 +38,8 @@ pub struct Limits {
     pub requests: usize,
     /// How many watches and log streams may be open.
     pub watches: usize,
+    /// How many port-forwards may be open; each may hold some megabytes of what is on its way.
+    pub forwards: usize,
     /// How long a request may wait to be worked on before it is answered with 429.
     pub queue: Duration,
     /// How long a client may take to send a body.
@@ -58,6 +61,7 @@ impl Default for Limits {
             object_bytes: 1024 * 1024 * 3 / 2,
             requests: 512,
             watches: 16_384,
+            forwards: 256,
             queue: Duration::from_secs(10),
             body: Duration::from_secs(30),
             request: Duration::from_secs(60),
@@ -83,12 +87,14 @@ pub struct ApiOptions {
     pub keys: Option<PathBuf>,
     /// Where `pods/log` reads; without one a log request is answered with 404.
     pub logs: Option<Arc<dyn LogSource>>,
+    /// How `pods/portforward` and the proxies reach a workload; without one they are answered with 404.
+    pub dialer: Option<Arc<dyn Dialer>>,
     /// Bounds.
     pub limits: Limits,
 }
 
 impl ApiOptions {
-    /// The usual bounds, fresh metrics, keys that are not kept, and no log source.
+    /// The usual bounds, fresh metrics, keys that are not kept, no log source, and no way to a workload.
     pub fn new(store: KubeStore, clock: SharedClock, random: SharedRandom) -> Self {
         Self {
             store,
@@ -97,6 +103,7 @@ impl ApiOptions {
             metrics: Metrics::new(),
             keys: None,
             logs: None,
+            dialer: None,
             limits: Limits::default(),
         }
     }
@@ -136,6 +143,7 @@ struct Inner {
     random: SharedRandom,
     metrics: Metrics,
     logs: Option<Arc<dyn LogSource>>,
+    dialer: Option<Arc<dyn Dialer>>,
     limits: Limits,
     registry: Registry,
     aftermath: Aftermath,
@@ -156,7 +164,8 @@ struct Inner {
     address_gate: Mutex<()>,
     requests: Semaphore,
     watches: Arc<Semaphore>,
-    /// Ends watches and log streams, which have no end of their own.
+    forwards: Arc<Semaphore>,
+    /// Ends watches, log streams and port-forwards, which have no end of their own.
     closing: CancellationToken,
 }
 
@@ -189,6 +198,7 @@ impl Api {
             metrics,
             keys,
             logs,
+            dialer,
             limits,
         } = options;
         let signing_key = match &keys {
@@ -209,12 +219,14 @@ impl Api {
             address_gate: Mutex::new(()),
             requests: Semaphore::new(limits.requests),
             watches: Arc::new(Semaphore::new(limits.watches)),
+            forwards: Arc::new(Semaphore::new(limits.forwards)),
             closing: CancellationToken::new(),
             store,
             clock,
             random,
             metrics,
             logs,
+            dialer,
             limits,
         };
         let api = Self {
@@ -277,6 +289,10 @@ impl Api {
         self.inner.logs.as_ref()
     }
 
+    pub(crate) fn dialer(&self) -> Option<&Arc<dyn Dialer>> {
+        self.inner.dialer.as_ref()
+    }
+
     pub(crate) fn limits(&self) -> &Limits {
         &self.inner.limits
     }
@@ -311,6 +327,10 @@ impl Api {
 
     pub(crate) fn watches(&self) -> &Arc<Semaphore> {
         &self.inner.watches
+    }
+
+    pub(crate) fn forwards(&self) -> &Arc<Semaphore> {
+        &self.inner.forwards
     }
 }
 

@@ -11,7 +11,8 @@
 //! `delete` and `background` (garbage collection, namespaces, definitions) are the other writers. All of them end in
 //! `commit`. What users' policies say of a write, `admission` asks before it is stored. `registry` holds the kinds being served: `builtin` ones are data, those of definitions come from [`crd`].
 //! [`schema`], [`patch`], [`apply`], [`selector`], [`table`] and [`strict`] are functions over JSON values that know
-//! nothing of requests.
+//! nothing of requests. `forward` carries the connections of `kubectl port-forward` to whoever runs Pods ([`Dialer`]), by the
+//! frames of `spdy` or the channels of a WebSocket.
 //!
 //! # What it must never do
 //!
@@ -30,9 +31,11 @@ mod commit;
 pub mod crd;
 mod custom;
 mod delete;
+mod dialing;
 pub mod discovery;
 pub mod field;
 mod files;
+mod forward;
 mod identity;
 mod logs;
 mod measure;
@@ -51,6 +54,7 @@ pub mod schema;
 mod seal;
 pub mod selector;
 mod serve;
+mod spdy;
 pub mod status;
 pub mod strict;
 mod structure;
@@ -60,6 +64,7 @@ mod watch;
 mod write;
 
 pub use api::{Api, ApiOptions, Limits, OpenError};
+pub use dialing::{Connection, DialError, DialTarget, Dialer};
 pub use identity::Identity;
 pub use logs::{LogError, LogRequest, LogSource, LogStream};
 pub use seal::SecretSeal;

@@ -43,6 +43,7 @@ impl Verb {
         match (method.as_str(), collection) {
             ("GET", true) => Some(if watch { Self::Watch } else { Self::List }),
             ("GET", false) => Some(Self::Get),
+            ("HEAD", false) if path.is_proxy() => Some(Self::Get),
             ("POST", true) => Some(Self::Create),
             // A POST below an object is the creation of a subresource, as with `pods/NAME/binding`.
             ("POST", false) if !path.subresource.is_empty() => Some(Self::Create),

@@ -6,11 +6,11 @@
 //! | controllers | `deployment`, `replica_set`, `job`, `cron_job`, `endpoints`, `autoscaler`, `root_certificate` | what kube-controller-manager does for these kinds; an autoscaler is told that nobody acts on it |
 //! | binding | `scheduler` | gives each Pod the one Node there is |
 //! | running | `node` | what a kubelet does, for Pods of our own image |
-//! | Services | [`services`], [`pods`] | from a Service's name to a live endpoint; what kube-proxy and DNS do |
+//! | Services | [`services`], [`pods`], [`dialing`] | from a Service's name or a Pod's port to a live endpoint; what kube-proxy and DNS do, and a kubelet for port-forwards |
 //!
 //! Each of the first three can be switched off ([`Parts`]), because another program may do it: a real cluster has all of
 //! them. Main types: [`LocalNodeOptions`] → [`LocalNode::run`], and the [`Handle`] that answers what others ask about
-//! running Pods: their routers, their logs, and what Service names mean.
+//! running Pods: their routers, their logs, connections to them, and what Service names mean.
 //!
 //! What this crate must never do: keep state of its own that the API does not have (a restart starts from the objects),
 //! write anything but through the API, let one Pod's failure reach another, or run a foreign image.
@@ -20,6 +20,7 @@
 mod autoscaler;
 mod cron_job;
 mod deployment;
+pub mod dialing;
 mod endpoints;
 mod error;
 mod events;
@@ -52,6 +53,7 @@ use tokio_util::sync::CancellationToken;
 pub use job::JobBackOffOptions;
 pub use node::BackOffOptions;
 
+use dialing::PodDialer;
 use events::Events;
 use logs::PodLogs;
 use pods::PodTable;
@@ -166,6 +168,8 @@ pub struct Handle {
     pub services: Services,
     /// The logs of the Pods; for `pods/log`.
     pub logs: PodLogs,
+    /// Connections to Pods and Services; for `pods/portforward`.
+    pub dialer: PodDialer,
 }
 
 impl LocalNode {
@@ -174,6 +178,7 @@ impl LocalNode {
         let pods = PodTable::new();
         let (service_watch, services) = services::new(pods.clone());
         let handle = Handle {
+            dialer: PodDialer::new(pods.clone(), services.clone()),
             pods,
             services,
             logs: PodLogs::default(),

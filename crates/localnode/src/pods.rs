@@ -195,6 +195,48 @@ impl PodTable {
         })
     }
 
+    /// Where a Pod answers for a port; in words where it listens if not on that one, and `None` if it does not run here.
+    pub(crate) fn endpoint(&self, uid: &str, port: &PortReference) -> Option<Result<Endpoint, String>> {
+        self.read(|pods| {
+            let entry = pods.get(uid)?;
+            Some(entry.endpoint(uid, port).ok_or_else(|| entry.listens_on()))
+        })
+    }
+
+    /// Where one of the serving Pods that match answers for a port, each in turn.
+    pub(crate) fn serving_endpoint(
+        &self,
+        namespace: &str,
+        matches: impl Fn(&BTreeMap<String, String>) -> bool,
+        port: &PortReference,
+    ) -> Option<Endpoint> {
+        let mut found: Vec<Endpoint> = self.read(|pods| {
+            pods.iter()
+                .filter(|(_, entry)| entry.serves(namespace, &matches))
+                .filter_map(|(uid, entry)| entry.endpoint(uid, port))
+                .collect()
+        });
+        let turn = self.turn.fetch_add(1, Ordering::Relaxed);
+        (!found.is_empty()).then(|| found.swap_remove(turn % found.len()))
+    }
+
+    /// Returns once the router is not served any more.
+    pub(crate) async fn router_ends(&self, port: &RouterPort) {
+        let mut changes = self.changes();
+        let served = || {
+            self.read(|pods| {
+                pods.get(&port.uid)
+                    .is_some_and(|entry| entry.routers.contains_key(&port.name))
+            })
+        };
+        while served() {
+            // The table is held here, so it goes on changing.
+            if changes.changed().await.is_err() {
+                return;
+            }
+        }
+    }
+
     /// The router that the Pods in `namespace` with all these labels serve under the port name `port`.
     ///
     /// Of several ready Pods it is always the newest: the requests of a conversation stay together, and a rollout moves
@@ -243,10 +285,25 @@ fn serving<'a>(
     namespace: &str,
     matches: impl Fn(&BTreeMap<String, String>) -> bool,
 ) -> impl Iterator<Item = &'a Entry> {
-    pods.values().filter(move |entry| {
-        let pod = &entry.described;
-        pod.serves && pod.namespace == namespace && matches(&pod.labels)
-    })
+    pods.values()
+        .filter(move |entry| entry.serves(namespace, &matches))
+}
+
+/// Where a port is answered.
+#[derive(Clone, Debug)]
+pub(crate) enum Endpoint {
+    /// On this loopback address.
+    Address(SocketAddr),
+    /// By a router, without a socket.
+    Router(RouterPort),
+}
+
+/// A port that is a router.
+#[derive(Clone, Debug)]
+pub(crate) struct RouterPort {
+    uid: String,
+    name: String,
+    pub(crate) router: axum::Router,
 }
 
 /// Where a Pod answers for a port.
@@ -268,6 +325,51 @@ pub(crate) enum PortReference {
 }
 
 impl Entry {
+    /// Whether it serves in `namespace`, with labels that match.
+    fn serves(&self, namespace: &str, matches: impl Fn(&BTreeMap<String, String>) -> bool) -> bool {
+        let pod = &self.described;
+        pod.serves && pod.namespace == namespace && matches(&pod.labels)
+    }
+
+    fn endpoint(&self, uid: &str, port: &PortReference) -> Option<Endpoint> {
+        if let Some(address) = self.address(port) {
+            return Some(Endpoint::Address(address));
+        }
+        let router = |name: &String| {
+            let (_, router) = self.routers.get(name)?;
+            Some(Endpoint::Router(RouterPort {
+                uid: uid.to_owned(),
+                name: name.clone(),
+                router: router.0.clone(),
+            }))
+        };
+        match port {
+            PortReference::Name(name) => router(name),
+            PortReference::Number(number) => self
+                .described
+                .declared
+                .iter()
+                .filter(|declared| declared.number == *number)
+                .find_map(|declared| router(&declared.name)),
+        }
+    }
+
+    /// The ports that it answers on, in words.
+    fn listens_on(&self) -> String {
+        let open: Vec<String> = self
+            .described
+            .declared
+            .iter()
+            .filter(|port| self.listening.contains_key(&port.name) || self.routers.contains_key(&port.name))
+            .map(|port| format!("{} ({})", port.number, port.name))
+            .collect();
+        if open.is_empty() {
+            "it listens on no port".to_owned()
+        } else {
+            format!("it listens on {}", open.join(", "))
+        }
+    }
+
     fn address(&self, port: &PortReference) -> Option<SocketAddr> {
         let listens = |name: &str| self.listening.get(name).map(|(_, address)| *address);
         match port {

@@ -18,7 +18,7 @@ use mainstay_workload::{Resolution, ServiceResolver};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use crate::pods::{PodTable, PortReference};
+use crate::pods::{Endpoint, PodTable, PortReference};
 
 /// On a Service: `HOST:PORT` of a program that the user runs, to which the Service leads instead of to Pods.
 pub const LOCAL_ADDRESS: &str = "mainstay.dev/local-address";
@@ -91,6 +91,21 @@ impl Services {
             .collect();
         routes.sort_by(|one, other| (&one.namespace, &one.name).cmp(&(&other.namespace, &other.name)));
         routes
+    }
+
+    /// Where a Service's port leads now; `None` where that is nowhere, or a host outside.
+    pub(crate) fn endpoint(&self, namespace: &str, name: &str, port: u16) -> Option<Endpoint> {
+        let reference = ObjectRef::<Service>::new(name).within(namespace);
+        let service = self.services.get(&reference)?;
+        match target(&service) {
+            Target::Address(address) => Some(Endpoint::Address(address)),
+            Target::Host(_) | Target::Nothing => None,
+            Target::Pods(selector) => self.pods.serving_endpoint(
+                namespace,
+                |labels| selects(selector, labels),
+                &port_of(&service, port)?,
+            ),
+        }
     }
 
     /// Changes whenever a Service may lead elsewhere.
@@ -400,6 +415,36 @@ mod tests {
                 assert_eq!(found.0, found.1, "{name}:{port}");
             }
         }
+    }
+
+    #[test]
+    fn a_connection_through_a_service_ends_where_its_name_leads_ka_052() {
+        let ports = json!([{ "port": 80, "targetPort": "http" }, { "port": 82, "targetPort": "facade" }]);
+        let mut local = service("local", json!({ "ports": [{ "port": 80 }] }));
+        local["metadata"]["annotations"] = json!({ LOCAL_ADDRESS: "localhost:9000" });
+        let services = resolver(&[
+            service(
+                "orders",
+                json!({ "selector": { "app": "orders" }, "ports": ports }),
+            ),
+            service(
+                "outside",
+                json!({ "type": "ExternalName", "externalName": "example.com" }),
+            ),
+            local,
+        ]);
+        assert!(services.pods.serve("uid", "c", "facade", axum::Router::new()));
+        let found = |name: &str, port| match services.endpoint("shop", name, port) {
+            Some(Endpoint::Address(address)) => format!("{address}"),
+            Some(Endpoint::Router(_)) => "router".to_owned(),
+            None => "nowhere".to_owned(),
+        };
+        assert_eq!(found("orders", 80), "127.0.0.1:4000");
+        assert_eq!(found("orders", 82), "router");
+        assert_eq!(found("orders", 83), "nowhere");
+        assert_eq!(found("local", 80), "127.0.0.1:9000");
+        assert_eq!(found("outside", 80), "nowhere");
+        assert_eq!(found("missing", 80), "nowhere");
     }
 
     #[test]

@@ -11,7 +11,7 @@ mod definitions;
 mod delegation;
 mod directory;
 mod isolation;
-mod log_source;
+mod pod_access;
 mod retention;
 
 use std::{
@@ -53,7 +53,7 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use self::{api_threads::ApiThreads, delegation::Delegation, directory::Agents, log_source::Logs};
+use self::{api_threads::ApiThreads, delegation::Delegation, directory::Agents, pod_access::PodAccess};
 use crate::{
     arguments::{self, LogFormat, ServeArguments},
     endpoints::Endpoints,
@@ -139,13 +139,13 @@ pub(crate) async fn start(arguments: &ServeArguments) -> Result<Running, Failure
     let (clock, random, metrics) = (clock::system(), random::system(), Metrics::new());
     let (kube, payload) = open_stores(&data).await?;
     let (outer, inner) = (CancellationToken::new(), CancellationToken::new());
-    let logs = Logs::default();
+    let pods = PodAccess::default();
     let api = ApiThreads::start(
         kube.clone(),
         &clock,
         &random,
         &metrics,
-        (logs.clone(), data.keys_dir()),
+        (pods.clone(), data.keys_dir()),
         inner.clone(),
     )
     .await?;
@@ -208,7 +208,7 @@ pub(crate) async fn start(arguments: &ServeArguments) -> Result<Running, Failure
         isolation: isolation::of(arguments, &serving, &clock)?,
     });
     let handle = node.handle();
-    logs.connect(handle.logs.clone());
+    pods.connect(handle.clone());
     let mut workers = vec![
         task::spawn("local node", node.run(outer.clone())),
         task::spawn(

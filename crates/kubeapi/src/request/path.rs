@@ -16,6 +16,13 @@ pub(crate) struct ResourcePath {
     pub(crate) watch: bool,
 }
 
+impl ResourcePath {
+    /// Whether a workload answers: its path and its query are its own.
+    pub(crate) fn is_proxy(&self) -> bool {
+        self.name.is_some() && self.subresource.split('/').next() == Some("proxy")
+    }
+}
+
 /// A document about the API itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Document {

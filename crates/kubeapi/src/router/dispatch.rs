@@ -100,6 +100,9 @@ impl Call {
         let produced: &[&str] = match (self.verb, self.path.subresource.as_str()) {
             // A log is text, whatever the client says.
             (_, "log") => return Ok(()),
+            // What comes of these is no object.
+            (_, "portforward" | "exec" | "attach") => return Ok(()),
+            _ if self.path.is_proxy() => return Ok(()),
             (Verb::List | Verb::Watch, _) => &COLLECTIONS,
             _ => &OBJECTS,
         };
@@ -169,7 +172,12 @@ impl Api {
             return ("", String::new(), answer);
         };
         let resource = kind.plural.clone();
-        let mut options = match options(&request) {
+        let parsed = if path.is_proxy() {
+            Ok(QueryOptions::default())
+        } else {
+            options(&request)
+        };
+        let mut options = match parsed {
             Ok(options) => options,
             Err(error) => return ("", resource, Err(error)),
         };

@@ -1,7 +1,10 @@
-//! Subresources: `status`, `scale`, `finalize`, the `token` of ServiceAccounts, and of Pods `log`, `binding` and `eviction`.
+//! Subresources: `status`, `scale`, `finalize`, the `token` of ServiceAccounts, and of Pods `log`, `binding`,
+//! `eviction`, `portforward` and `proxy`.
 //! Requirements KA-010, KA-012, KA-021.
 
+mod forward;
 mod pod;
+mod proxy;
 mod scale;
 
 pub(crate) use scale::scale_of;
@@ -83,7 +86,17 @@ impl Api {
                 self.account_token(call, request).await
             }
             ("/serviceaccounts", "token") => Err(not_allowed()),
-            ("/pods", "log" | "binding" | "eviction") => Err(not_allowed()),
+            ("/pods", "portforward") if matches!(call.verb, Verb::Get | Verb::Create) => {
+                self.pod_port_forward(call, request).await
+            }
+            ("/pods", "exec" | "attach") if matches!(call.verb, Verb::Get | Verb::Create) => {
+                self.pod_process(call)
+            }
+            ("/pods", _) if call.path.is_proxy() => self.pod_proxy(call, request).await,
+            ("/services", _) if call.path.is_proxy() => self.service_proxy(call, request).await,
+            ("/pods", "log" | "binding" | "eviction" | "portforward" | "exec" | "attach") => {
+                Err(not_allowed())
+            }
             // The reference looks for the object first, and says of either that it is not there.
             _ if call.kind.custom => Err(ApiError::not_found(
                 &call.kind.group,

@@ -39,11 +39,11 @@ impl Server {
         self.send_anonymously(request).await
     }
 
-    async fn get_by(&self, identity: &Identity, path: &str) -> Answer {
+    pub(crate) async fn get_by(&self, identity: &Identity, path: &str) -> Answer {
         self.send_as(identity, "GET", path, &Value::Null).await
     }
 
-    async fn grant(&self, namespace: &str, name: &str, rules: Value, to: Value) {
+    pub(crate) async fn grant(&self, namespace: &str, name: &str, rules: Value, to: Value) {
         let scope = format!("{RBAC}/namespaces/{namespace}");
         let role = json!({"metadata": {"name": name}, "rules": rules});
         let answer = self.post(&format!("{scope}/roles"), &role).await;

@@ -4,6 +4,7 @@
 mod access;
 mod custom;
 mod deletion;
+mod forwarding;
 mod harness;
 mod listing;
 mod objects;

@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::harness::{CONFIG_MAPS, DEADLINE, Server};
 
-async fn serve(server: &Server, directory: &Path, cancellation: &CancellationToken) -> Serving {
+pub(crate) async fn serve(server: &Server, directory: &Path, cancellation: &CancellationToken) -> Serving {
     let options = ServeOptions {
         address: SocketAddr::from(([127, 0, 0, 1], 0)),
         directory: directory.join("ca"),
@@ -22,7 +22,7 @@ async fn serve(server: &Server, directory: &Path, cancellation: &CancellationTok
     server.api.serve_tls(options, cancellation.clone()).await.unwrap()
 }
 
-async fn client(path: &Path) -> Client {
+pub(crate) async fn client(path: &Path) -> Client {
     // The process needs a default provider once; a second installation is refused and harmless.
     let _already_installed = rustls::crypto::ring::default_provider().install_default();
     let kubeconfig = Kubeconfig::read_from(path).unwrap();

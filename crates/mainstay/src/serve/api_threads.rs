@@ -14,7 +14,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
-use super::log_source::Logs;
+use super::pod_access::PodAccess;
 use crate::terminal::Failure;
 
 /// Threads that the API works on.
@@ -49,13 +49,13 @@ impl Drop for Shared {
 }
 
 impl ApiThreads {
-    /// Opens the API over `kube`, whose signing keys are kept in `keys`, and starts its background work, until `cancellation`.
+    /// Opens the API over `kube`, which reaches Pods through `pods` and keeps its signing keys in `keys`, and starts its background work, until `cancellation`.
     pub(super) async fn start(
         kube: KubeStore,
         clock: &SharedClock,
         random: &SharedRandom,
         metrics: &Metrics,
-        (logs, keys): (Logs, PathBuf),
+        (pods, keys): (PodAccess, PathBuf),
         cancellation: CancellationToken,
     ) -> Result<Self, Failure> {
         let runtime = Builder::new_multi_thread()
@@ -67,7 +67,8 @@ impl ApiThreads {
         let handle = runtime.handle().clone();
         let options = ApiOptions {
             metrics: metrics.clone(),
-            logs: Some(Arc::new(logs)),
+            logs: Some(Arc::new(pods.clone())),
+            dialer: Some(Arc::new(pods)),
             keys: Some(keys),
             ..ApiOptions::new(kube, Arc::clone(clock), Arc::clone(random))
         };

@@ -23,7 +23,7 @@ use crate::{
 };
 
 impl Api {
-    fn pod(&self, call: &Call) -> ApiResult<Value> {
+    pub(super) fn pod(&self, call: &Call) -> ApiResult<Value> {
         let stored = self
             .store()
             .get(&call.key())
