@@ -7,14 +7,16 @@ use std::{
     time::Duration,
 };
 
+use axum::extract::{WebSocketUpgrade, ws::WebSocket};
 use bytes::{Bytes, BytesMut};
-use futures::future::BoxFuture;
+use futures::{SinkExt as _, StreamExt as _, future::BoxFuture};
 use mainstay_telemetry::task;
 use proptest::prelude::*;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream},
     task::JoinHandle,
 };
+use tokio_tungstenite::tungstenite::Message;
 use tokio_util::sync::CancellationToken;
 
 use super::{Bounds, Coding, Forward};
@@ -359,8 +361,121 @@ async fn a_client_that_is_not_understood_and_the_end_of_the_server_are_told_ka_0
     session.say(&spdy::data(data, b"hello", false)).await;
     while !matches!(session.hear().await, Some(Frame::Data { .. })) {}
     session.closing.cancel();
-    assert_eq!(session.hear().await, Some(Frame::GoAway));
+    // What was on its way comes before it, in as many pieces as it was heard in.
+    let mut heard = session.hear().await;
+    while matches!(heard, Some(Frame::Data { .. })) {
+        heard = session.hear().await;
+    }
+    assert_eq!(heard, Some(Frame::GoAway));
     assert_eq!(session.hear().await, None);
+}
+
+/// A WebSocket to `serve`, which is given the other end.
+async fn websocket<F>(serve: impl Fn(Forward, WebSocket) -> F + Clone + Send + Sync + 'static) -> Socket
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    let forward = Forward {
+        namespace: "shop".to_owned(),
+        pod: "orders-1".to_owned(),
+        uid: "u".to_owned(),
+        dialer: Arc::new(Workloads::default()),
+        bounds: Bounds::default(),
+        closing: CancellationToken::new(),
+    };
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let router = axum::Router::new().fallback(move |upgrade: WebSocketUpgrade| {
+        let (serve, forward) = (serve.clone(), forward.clone());
+        async move { upgrade.on_upgrade(move |socket| serve(forward, socket)) }
+    });
+    task::spawn("server", async move { axum::serve(listener, router).await });
+    tokio_tungstenite::connect_async(format!("ws://{address}/"))
+        .await
+        .unwrap()
+        .0
+}
+
+type Socket = tokio_tungstenite::WebSocketStream<tokio_tungstenite::MaybeTlsStream<tokio::net::TcpStream>>;
+
+/// What comes next, which is to come soon.
+async fn message(socket: &mut Socket) -> Message {
+    tokio::time::timeout(DEADLINE, socket.next())
+        .await
+        .expect("the server says something")
+        .unwrap()
+        .unwrap()
+}
+
+#[tokio::test]
+async fn spdy_goes_through_a_websocket_however_its_messages_are_cut_ka_052() {
+    let mut socket = websocket(|forward, socket| async move { forward.over_tunnel(socket).await }).await;
+    let mut client = spdy::tests::Client::new();
+    let mut said = Vec::new();
+    for (stream, kind) in [(1, "error"), (3, "data")] {
+        said.extend(client.stream(
+            stream,
+            0,
+            &[("streamtype", kind), ("port", "7"), ("requestid", "0")],
+        ));
+    }
+    said.extend(spdy::data(3, &[b'x'; 10_000], true));
+    for piece in said.chunks(999) {
+        socket.send(Message::binary(piece.to_vec())).await.unwrap();
+    }
+    let (mut decoder, mut buffer, mut echoed, mut open) = (Decoder::new(), BytesMut::new(), 0, 2);
+    while open > 0 {
+        let Message::Binary(bytes) = message(&mut socket).await else {
+            panic!("no bytes");
+        };
+        buffer.extend_from_slice(&bytes);
+        while let Some(frame) = decoder.decode(&mut buffer).unwrap() {
+            if let Frame::Data { bytes, fin, .. } = frame {
+                echoed += bytes.len();
+                open -= usize::from(fin);
+            }
+        }
+    }
+    assert_eq!(echoed, 10_000);
+    let end = spdy::go_away(0, GoAway::Done);
+    socket.send(Message::Binary(end)).await.unwrap();
+    assert!(message(&mut socket).await.is_close());
+}
+
+#[tokio::test]
+async fn channels_carry_ports_and_what_went_wrong_in_both_codings_ka_052() {
+    for coding in [Coding::Binary, Coding::Base64] {
+        let mut socket = websocket(move |forward, socket| async move {
+            forward.over_channels(socket, &[RUDE, 4000], coding).await;
+        })
+        .await;
+        // For a channel that is not there, for one that is not listened to, and nothing at all.
+        for strange in [coding.message(9, b"x"), coding.message(1, b"x"), Bytes::new()] {
+            socket.send(Message::Binary(strange)).await.unwrap();
+        }
+        socket
+            .send(Message::Binary(coding.message(0, b"hello")))
+            .await
+            .unwrap();
+        let mut heard: BTreeMap<u8, Vec<u8>> = BTreeMap::new();
+        loop {
+            let bytes = match message(&mut socket).await {
+                Message::Binary(bytes) if coding == Coding::Binary => bytes,
+                Message::Text(text) if coding == Coding::Base64 => text.into(),
+                Message::Close(_) => break,
+                other => panic!("{other:?}"),
+            };
+            let (channel, bytes) = coding.read(&bytes).unwrap();
+            heard.entry(channel).or_default().extend(bytes);
+        }
+        let port = |port: u16| port.to_le_bytes().to_vec();
+        assert_eq!(
+            (&heard[&0], &heard[&1], &heard[&2]),
+            (&port(RUDE), &port(RUDE), &port(4000))
+        );
+        let failure = String::from_utf8_lossy(&heard[&3][2..]).into_owned();
+        assert!(failure.contains("it listens on 7 (echo)"), "{failure}");
+    }
 }
 
 #[test]

@@ -124,6 +124,9 @@ async fn kube_rs_forwards_ports_over_tls_ka_052() {
     cancellation.cancel();
 }
 
+/// The Pod, the headers, and the code and message of the answer.
+type Refusal<'case> = (&'case str, &'case [(&'case str, &'case str)], u16, &'case str);
+
 fn upgrade(path: &str, headers: &[(&str, &str)]) -> Request<Body> {
     let mut request = Request::post(path);
     for (name, value) in headers {
@@ -143,7 +146,7 @@ async fn what_cannot_be_forwarded_is_refused_with_a_reason_ka_052() {
         ("x-stream-protocol-version", "portforward.k8s.io"),
     ];
     let plain: [(&str, &str); 0] = [];
-    let cases: [(&str, &[(&str, &str)], u16, &str); 7] = [
+    let cases: [Refusal<'_>; 7] = [
         ("missing", &right, 404, "pods \"missing\" not found"),
         (
             "nowhere",
