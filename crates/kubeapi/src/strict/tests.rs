@@ -75,6 +75,27 @@ fn ka_014_reported_duplicates_are_bounded() {
     assert_eq!(json_of(&format!("{{{}}}", keys.join(","))).duplicates.len(), 100);
 }
 
+/// A key as long as half of a body, with thousands of others below it: each path has it in full.
+#[test]
+fn ka_008_paths_of_repeated_keys_take_a_bounded_room() {
+    let long = "x".repeat(1 << 20);
+    let keys: Vec<String> = (0..50_000)
+        .map(|number| format!("\"k{number}\":1,\"k{number}\":2"))
+        .collect();
+    let found = json_of(&format!("{{\"{long}\":{{{}}}}}", keys.join(","))).duplicates;
+    let bytes: usize = found.iter().map(String::len).sum();
+    assert!((1 << 20..6 << 20).contains(&bytes), "{bytes}");
+
+    let document = format!("{{\"{}\":{{{}}}}}", "y".repeat(30_000), vec!["\"a\":1"; 5_000].join(","));
+    let reader = super::value::Reader::new(super::MAXIMUM_DEPTH, super::Repeated::Merges).noting_keys();
+    let _read = reader
+        .seed()
+        .deserialize(&mut serde_json::Deserializer::from_str(&document))
+        .unwrap();
+    let bytes: usize = reader.into_keys().iter().map(String::len).sum();
+    assert!((30_000..6 << 20).contains(&bytes), "{bytes}");
+}
+
 #[test]
 fn yaml_scalars_are_those_of_the_library_kubectl_uses() {
     let decoded = yaml_of(

@@ -1,6 +1,6 @@
 //! A `serde` visitor that builds a JSON value and remembers keys that occur twice.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::fmt;
 
 use serde::de::{DeserializeSeed, Error, MapAccess, SeqAccess, Visitor};
@@ -9,6 +9,10 @@ use serde_json::{Map, Number, Value};
 
 /// How many duplicates are reported; a document with more has been understood well enough.
 const MAXIMUM_DUPLICATES: usize = 100;
+
+/// Bytes of paths that are rendered for one document. A key can be as long as the document and have a thousand others below
+/// it, and each path has it in full.
+const MAXIMUM_PATH_BYTES: usize = 4 * 1024 * 1024;
 
 /// Integers up to here are exact as floating point numbers.
 const EXACT_INTEGERS: f64 = 9_007_199_254_740_992.0;
@@ -30,8 +34,9 @@ pub(super) struct Reader {
     repeated: Repeated,
     duplicates: RefCell<Vec<String>>,
     repeated_keys: RefCell<Vec<String>>,
-    /// The path of each key, in the document's order, if they are wanted.
+    /// The path of each key, in the document's order, if they are wanted: the first ones, of a document with too long paths.
     keys: Option<RefCell<Vec<String>>>,
+    path_bytes: Cell<usize>,
 }
 
 impl Reader {
@@ -42,6 +47,7 @@ impl Reader {
             duplicates: RefCell::new(Vec::new()),
             repeated_keys: RefCell::new(Vec::new()),
             keys: None,
+            path_bytes: Cell::new(0),
         }
     }
 
@@ -72,7 +78,18 @@ impl Reader {
         }
     }
 
-    fn duplicate(&self, path: String, key: &Key) {
+    /// The text of a path, as long as there is room for it.
+    fn render(&self, path: &Path<'_>) -> Option<String> {
+        let rendered = self.path_bytes.get();
+        if rendered > MAXIMUM_PATH_BYTES {
+            return None;
+        }
+        let path = path.to_string();
+        self.path_bytes.set(rendered.saturating_add(path.len()));
+        Some(path)
+    }
+
+    fn duplicate(&self, path: &Path<'_>, key: &Key) {
         if let Some(line) = key.line {
             let mut repeated = self.repeated_keys.borrow_mut();
             if repeated.len() < MAXIMUM_DUPLICATES {
@@ -80,7 +97,10 @@ impl Reader {
             }
         }
         let mut duplicates = self.duplicates.borrow_mut();
-        if duplicates.len() < MAXIMUM_DUPLICATES && !duplicates.contains(&path) {
+        if duplicates.len() < MAXIMUM_DUPLICATES
+            && let Some(path) = self.render(path)
+            && !duplicates.contains(&path)
+        {
             duplicates.push(path);
         }
     }
@@ -225,10 +245,10 @@ impl<'de> Visitor<'de> for ValueSeed<'_> {
         while let Some(key) = access.next_key_seed(KeySeed { by_line })? {
             let path = Path::Field(&self.path, &key.text);
             if let Some(keys) = &self.reader.keys {
-                keys.borrow_mut().push(path.to_string());
+                keys.borrow_mut().extend(self.reader.render(&path));
             }
             if entries.contains_key(&key.text) {
-                self.reader.duplicate(path.to_string(), &key);
+                self.reader.duplicate(&path, &key);
             }
             let value = access.next_value_seed(ValueSeed {
                 reader: self.reader,
