@@ -201,6 +201,8 @@ fn hide_ages(table: &mut Map<String, Value>) {
             let may_be_age = columns.as_ref().is_none_or(|columns| columns.contains(&index));
             if may_be_age && cell.as_str().is_some_and(is_age) {
                 *cell = Value::from("<age>");
+            } else if let Some(hidden) = cell.as_str().and_then(without_age) {
+                *cell = Value::from(hidden);
             }
         }
     }
@@ -213,6 +215,14 @@ fn is_time(column: &Value) -> bool {
             column["name"].as_str(),
             Some("Age" | "Last Seen" | "First Seen" | "Duration")
         )
+}
+
+/// `3 (5m ago)` with the age hidden: some cells tell one behind a number.
+fn without_age(text: &str) -> Option<String> {
+    let (before, rest) = text.split_once(" (")?;
+    rest.strip_suffix(" ago)")
+        .filter(|age| is_age(age))
+        .map(|_age| format!("{before} (<age> ago)"))
 }
 
 /// `0s`, `3m12s`, `2d`.
@@ -281,11 +291,13 @@ mod tests {
         let table = json!({
             "kind": "Table",
             "columnDefinitions": [{"name": "Name", "type": "string"}, {"name": "Age", "type": "string"}],
-            "rows": [{"cells": ["5s", "5s"]}, {"cells": ["x", "<unknown>"]}],
+            "rows": [{"cells": ["5s", "5s"]}, {"cells": ["x", "<unknown>"]}, {"cells": ["3 (6y335d ago)", "2 (long ago)"]}],
         });
         assert_eq!(
             normaliser().value(table)["rows"],
-            json!([{"cells": ["5s", "<age>"]}, {"cells": ["x", "<unknown>"]}])
+            json!([
+                {"cells": ["5s", "<age>"]}, {"cells": ["x", "<unknown>"]}, {"cells": ["3 (<age> ago)", "2 (long ago)"]}
+            ])
         );
     }
 }

@@ -86,7 +86,11 @@ fn ka_008_paths_of_repeated_keys_take_a_bounded_room() {
     let bytes: usize = found.iter().map(String::len).sum();
     assert!((1 << 20..6 << 20).contains(&bytes), "{bytes}");
 
-    let document = format!("{{\"{}\":{{{}}}}}", "y".repeat(30_000), vec!["\"a\":1"; 5_000].join(","));
+    let document = format!(
+        "{{\"{}\":{{{}}}}}",
+        "y".repeat(30_000),
+        vec!["\"a\":1"; 5_000].join(",")
+    );
     let reader = super::value::Reader::new(super::MAXIMUM_DEPTH, super::Repeated::Merges).noting_keys();
     let _read = reader
         .seed()
