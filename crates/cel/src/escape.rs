@@ -1,6 +1,7 @@
 //! Names of object properties as identifiers.
 
-const RESERVED: [&str; 21] = [
+/// Words that the language keeps for itself.
+pub const RESERVED: [&str; 21] = [
     "true",
     "false",
     "null",

@@ -47,7 +47,7 @@ pub use compile::{
 };
 pub use declaration::{Declaration, Shape};
 pub use error::{CompileError, EvaluationError, EvaluationErrorKind};
-pub use escape::escape_property;
+pub use escape::{RESERVED, escape_property};
 pub use functions::NamedFormat;
 pub use program::{Program, Variables};
 pub use value::{

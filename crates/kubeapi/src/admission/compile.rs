@@ -172,6 +172,7 @@ pub(super) fn check_types(spec: &PolicySpec, expression: &str, known: &Known) ->
     let mut scope = scope(spec.param_kind.is_some(), true, known);
     declare_authorizer(&mut scope);
     for variable in &spec.variables {
+        // A variable that is wrong is told of where it stands; what uses it goes on without its type.
         let compiled = compile_scoped(&variable.expression, &options(), &scope).ok();
         scope.add_field(
             VARIABLES,

@@ -46,6 +46,7 @@ impl Api {
         object: &Value,
         prior: Option<&Value>,
     ) -> Option<String> {
+        // What is sent has the types of its kind by now; what is stored and cannot be read permits nothing.
         let spec = |object: &Value| model::spec::<PolicySpec>(object).ok();
         let kind = spec(object)?.param_kind?;
         if prior.and_then(spec).and_then(|spec| spec.param_kind).as_ref() == Some(&kind) {
@@ -77,6 +78,7 @@ impl Api {
         object: &Value,
         prior: Option<&Value>,
     ) -> Option<String> {
+        // As above.
         let read = |object: &Value| model::spec::<BindingSpec>(object).ok();
         let spec = read(object)?;
         let reference = spec.param_ref.as_ref()?;

@@ -25,32 +25,6 @@ const MAX_ANNOTATIONS: usize = 20;
 /// Longest source of an audit annotation, in bytes.
 const MAX_ANNOTATION_BYTES: usize = 5 * 1024;
 const REASONS: [&str; 3] = ["Forbidden", "Invalid", "RequestEntityTooLarge"];
-/// Names that the language keeps for itself.
-const RESERVED: [&str; 22] = [
-    "true",
-    "false",
-    "null",
-    "in",
-    "as",
-    "break",
-    "const",
-    "continue",
-    "else",
-    "for",
-    "function",
-    "if",
-    "import",
-    "let",
-    "loop",
-    "package",
-    "namespace",
-    "return",
-    "var",
-    "void",
-    "while",
-    "",
-];
-
 type Errors<'a> = &'a mut Vec<FieldError>;
 
 /// A new policy has an empty status.
@@ -168,7 +142,8 @@ fn is_identifier(name: &str) -> bool {
         .next()
         .is_some_and(|first| first == b'_' || first.is_ascii_alphabetic())
         && bytes.all(|byte| byte == b'_' || byte.is_ascii_alphanumeric())
-        && !RESERVED.contains(&name)
+        && !mainstay_cel::RESERVED.contains(&name)
+        && !name.is_empty()
 }
 
 /// What is wrong with an expression.

@@ -127,6 +127,7 @@ pub(super) async fn run(forward: &Forward, transport: impl AsyncRead + AsyncWrit
     // A queue that is full has a client that does not listen.
     let _ = session.frames.try_send(spdy::go_away(session.last, why));
     drop(session);
+    // A client that does not take what is left is not waited for.
     let _ = tokio::time::timeout(LAST_WORDS, writing).await;
 }
 

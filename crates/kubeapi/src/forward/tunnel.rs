@@ -53,6 +53,7 @@ pub(super) async fn run(forward: &Forward, socket: WebSocket) {
     tokio::select! {
         ((), ()) = &mut carried => {}
         () = inwards => {
+            // The client has gone: whoever is not done by then is dropped.
             let _ = tokio::time::timeout(LAST_WORDS, carried).await;
         }
     }
