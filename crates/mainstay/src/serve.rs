@@ -346,7 +346,13 @@ fn not_opened(path: &Path, error: &dyn std::error::Error) -> Failure {
     } else {
         format!("{text}: {cause}")
     };
-    Failure::new(format!("{}: {text}", path.display()))
+    let path = path.display().to_string();
+    // Most of these errors name their file.
+    Failure::new(if text.contains(&path) {
+        text
+    } else {
+        format!("{path}: {text}")
+    })
 }
 
 fn known_roles(agent: roles::agent::Agent, clock: &SharedClock) -> Roles {
