@@ -194,6 +194,10 @@ fn follow(
                 biased;
                 () = &mut deadline => {
                     if pace.bookmarks {
+                        // Nobody was woken by what happened to other resources: the bookmark says how far that went.
+                        if let Some(line) = encoder.passed(cursor.try_next()) {
+                            yield Ok(line);
+                        }
                         yield Ok(encoder.bookmark(cursor.position(), false));
                     }
                     break;
@@ -218,6 +222,9 @@ fn follow(
                     Err(_lagged) => break,
                 },
                 _ = bookmarks.tick(), if pace.bookmarks => {
+                    if let Some(line) = encoder.passed(cursor.try_next()) {
+                        yield Ok(line);
+                    }
                     yield Ok(encoder.bookmark(cursor.position(), false));
                 }
             }

@@ -13,13 +13,14 @@ mod object;
 mod options;
 mod seal;
 mod state;
+mod topic;
 mod watch;
 mod writer;
 
 use std::sync::Arc;
 use std::thread;
 
-use tokio::sync::{mpsc, oneshot, watch as notice};
+use tokio::sync::{mpsc, oneshot};
 
 pub use object::{Body, Change, Event, EventKind, Expect, Key, Page, Snapshot, Stored};
 pub use options::{KubeOptions, WindowLimits};
@@ -132,7 +133,6 @@ pub struct KubeStatistics {
 pub struct KubeStore {
     shared: Arc<Shared>,
     requests: mpsc::Sender<Request>,
-    notice: notice::Receiver<u64>,
     readers: history::Readers,
 }
 
@@ -157,8 +157,7 @@ impl KubeStore {
             options.clock.now(),
         );
         let shared = Arc::new(Shared::new(loaded.map_err(|error| load_error(&options, error))?));
-        let (published, notice) = notice::channel(shared.read().revision());
-        let writer = Writer::new(connection, queue, Arc::clone(&shared), published, options)?;
+        let writer = Writer::new(connection, queue, Arc::clone(&shared), options)?;
         thread::Builder::new()
             .name("kube-store-writer".to_owned())
             .spawn(move || writer.run())
@@ -166,7 +165,6 @@ impl KubeStore {
         Ok(Self {
             shared,
             requests,
-            notice,
             readers,
         })
     }
@@ -251,16 +249,21 @@ impl KubeStore {
     /// Watches a resource (in one namespace, or in all) for events with a revision above `after` (KA-026). A revision
     /// ahead of the store is accepted: the watch waits for what comes after it.
     pub fn watch(&self, resource: &str, namespace: Option<&str>, after: u64) -> Result<Watch, HistoryError> {
-        let oldest = self.shared.read().window().start();
-        if after < oldest {
-            return Err(HistoryError::Compacted {
-                revision: after,
-                oldest,
-            });
-        }
+        let resource: Arc<str> = resource.into();
+        let notice = {
+            let mut state = self.shared.write();
+            let oldest = state.window().start();
+            if after < oldest {
+                return Err(HistoryError::Compacted {
+                    revision: after,
+                    oldest,
+                });
+            }
+            state.subscribe(&resource)
+        };
         Ok(Watch::new(
             Arc::clone(&self.shared),
-            self.notice.clone(),
+            notice,
             resource,
             namespace,
             after,

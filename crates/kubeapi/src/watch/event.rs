@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
-use mainstay_store::kube::{Event, EventKind, Stored};
+use mainstay_store::kube::{Event, EventKind, Lagged, Stored, WatchItem};
 use serde_json::{Map, Value, json};
 
 use crate::{
@@ -69,6 +69,15 @@ impl Encoder {
                 self.change("DELETED", &event.value, event.revision, event.previous.as_ref())
             }
         })
+    }
+
+    /// The line of what a watch came upon that moved on before a bookmark: of an event that it met there, else none. That it
+    /// lags it hears again.
+    pub(super) fn passed(&self, item: Result<Option<WatchItem>, Lagged>) -> Option<Bytes> {
+        match item {
+            Ok(Some(WatchItem::Event(event))) => self.event(&event),
+            Ok(Some(WatchItem::Progress(_)) | None) | Err(Lagged { .. }) => None,
+        }
     }
 
     /// An object that cannot be shown is an ERROR event, not a silent gap.

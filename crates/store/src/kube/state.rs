@@ -8,12 +8,14 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use bytes::Bytes;
 use jiff::Timestamp;
 use rusqlite::{Connection, params};
+use tokio::sync::watch as notice;
 
 use super::KubeStatistics;
 use super::layout::FIRST_REVISION;
 use super::object::{Event, EventKind, Key, Stored};
 use super::options::WindowLimits;
 use super::seal::Sealing;
+use super::topic::{Topic, Topics, Wake};
 
 /// The state behind its lock. A std lock: held for look-ups and clones of references, never across an await.
 #[derive(Debug)]
@@ -39,6 +41,7 @@ pub(super) struct State {
     revision: u64,
     current: BTreeMap<Key, Stored>,
     window: Window,
+    topics: Topics,
     closed: bool,
     changes: u64,
     transactions: u64,
@@ -69,14 +72,15 @@ impl Window {
         self.events.push_back(Arc::new(event));
     }
 
-    fn pop(&mut self) {
+    fn pop(&mut self, topics: &mut Topics) {
         if let Some(event) = self.events.pop_front() {
             self.bytes -= event.value.len();
             self.start = event.revision;
+            topics.forgotten(&event);
         }
     }
 
-    fn trim(&mut self, limits: &WindowLimits, now: Timestamp) {
+    fn trim(&mut self, limits: &WindowLimits, now: Timestamp, topics: &mut Topics) {
         let age = i64::try_from(limits.age.as_millis()).unwrap_or(i64::MAX);
         let oldest_time = now.as_millisecond().saturating_sub(age);
         while let Some(oldest) = self.events.front() {
@@ -86,7 +90,7 @@ impl Window {
             if !exceeds {
                 break;
             }
-            self.pop();
+            self.pop(topics);
         }
     }
 }
@@ -104,8 +108,19 @@ impl State {
         self.closed
     }
 
-    pub(super) fn close(&mut self) {
+    /// Ends every watch.
+    pub(super) fn close(&mut self) -> Wake {
         self.closed = true;
+        self.topics.all()
+    }
+
+    /// What watchers of a resource need to know; `None` for one that was neither watched nor written.
+    pub(super) fn topic(&self, resource: &str) -> Option<&Topic> {
+        self.topics.get(resource)
+    }
+
+    pub(super) fn subscribe(&mut self, resource: &Arc<str>) -> notice::Receiver<()> {
+        self.topics.subscribe(resource)
     }
 
     pub(super) fn get(&self, key: &Key) -> Option<&Stored> {
@@ -132,13 +147,14 @@ impl State {
             })
     }
 
-    /// Makes committed events visible, in order, and trims the window.
+    /// Makes committed events visible, in order, and trims the window. Says whom they concern.
     pub(super) fn publish(
         &mut self,
         events: Vec<(Event, u64 /* create revision */)>,
         limits: &WindowLimits,
         now: Timestamp,
-    ) {
+    ) -> Wake {
+        let before = self.revision;
         self.transactions += 1;
         for (event, create_revision) in events {
             self.changes += 1;
@@ -157,19 +173,22 @@ impl State {
                     self.current.insert(event.key.clone(), stored);
                 }
             }
+            self.topics.published(&event);
             self.window.push(event);
         }
-        self.window.trim(limits, now);
+        self.window.trim(limits, now, &mut self.topics);
+        self.topics.changed_since(before)
     }
 
-    /// Forgets events up to `through` and what the limits do not allow.
-    pub(super) fn trim(&mut self, through: Option<u64>, limits: &WindowLimits, now: Timestamp) {
+    /// Forgets events up to `through` and what the limits do not allow. Says who may stand before what is gone.
+    pub(super) fn trim(&mut self, through: Option<u64>, limits: &WindowLimits, now: Timestamp) -> Wake {
         if let Some(through) = through {
             while self.window.start < through && !self.window.events.is_empty() {
-                self.window.pop();
+                self.window.pop(&mut self.topics);
             }
         }
-        self.window.trim(limits, now);
+        self.window.trim(limits, now, &mut self.topics);
+        self.topics.all()
     }
 
     pub(super) fn statistics(&self) -> KubeStatistics {
@@ -290,6 +309,10 @@ pub(super) fn load(
         }
         window.push(event);
     }
+    let mut topics = Topics::default();
+    for event in &window.events {
+        topics.published(event);
+    }
     let mut current = BTreeMap::new();
     {
         let mut statement = connection.prepare(
@@ -323,6 +346,7 @@ pub(super) fn load(
         revision,
         current,
         window,
+        topics,
         closed: false,
         changes: 0,
         transactions: 0,

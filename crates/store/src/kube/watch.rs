@@ -31,7 +31,7 @@ pub enum WatchItem {
 #[derive(Debug)]
 pub struct Watch {
     shared: Arc<Shared>,
-    notice: notice::Receiver<u64>,
+    notice: notice::Receiver<()>,
     resource: Arc<str>,
     namespace: Option<Arc<str>>,
     // Everything up to here was delivered or does not match.
@@ -41,15 +41,15 @@ pub struct Watch {
 impl Watch {
     pub(super) fn new(
         shared: Arc<Shared>,
-        notice: notice::Receiver<u64>,
-        resource: &str,
+        notice: notice::Receiver<()>,
+        resource: Arc<str>,
         namespace: Option<&str>,
         after: u64,
     ) -> Self {
         Self {
             shared,
             notice,
-            resource: resource.into(),
+            resource,
             namespace: namespace.map(Into::into),
             cursor: after,
         }
@@ -60,8 +60,9 @@ impl Watch {
         self.cursor
     }
 
-    /// The next matching event in order, or progress when others' changes were passed over. Waits if there is neither.
-    /// May be dropped while waiting without losing anything.
+    /// The next matching event in order, or progress when others' changes were passed over. Waits if there is neither, and
+    /// then for a change of this resource: what happens to others ends no wait. May be dropped while waiting without losing
+    /// anything.
     pub async fn next(&mut self) -> Result<WatchItem, Lagged> {
         loop {
             // Marked as seen before looking, so a commit between looking and waiting wakes this up.
@@ -84,18 +85,22 @@ impl Watch {
         let shared = Arc::clone(&self.shared);
         let state = shared.read();
         let oldest = state.window().start();
-        if self.cursor < oldest {
+        let topic = state.topic(&self.resource);
+        // Others' events that left the window are no loss.
+        if topic.is_some_and(|topic| topic.was_forgotten_after(self.cursor)) {
             return Err(Lagged { oldest });
         }
-        for event in state.window().after(self.cursor) {
-            let matches = event.key.resource == self.resource
-                && self
-                    .namespace
-                    .as_ref()
-                    .is_none_or(|namespace| *namespace == event.key.namespace);
-            if matches {
-                self.cursor = event.revision;
-                return Ok(Some(WatchItem::Event(Arc::clone(event))));
+        if topic.is_some_and(|topic| topic.has_event_after(self.cursor)) {
+            for event in state.window().after(self.cursor.max(oldest)) {
+                let matches = event.key.resource == self.resource
+                    && self
+                        .namespace
+                        .as_ref()
+                        .is_none_or(|namespace| *namespace == event.key.namespace);
+                if matches {
+                    self.cursor = event.revision;
+                    return Ok(Some(WatchItem::Event(Arc::clone(event))));
+                }
             }
         }
         if state.revision() > self.cursor {

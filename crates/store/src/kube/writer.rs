@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use rusqlite::{Connection, TransactionBehavior, params};
-use tokio::sync::{mpsc, oneshot, watch as notice};
+use tokio::sync::{mpsc, oneshot};
 
 use super::object::{Change, Event, EventKind, Expect, Key};
 use super::options::KubeOptions;
@@ -89,11 +89,21 @@ struct Refused {
     depends_on_round: bool,
 }
 
+/// Ends every watch when the writer ends, by itself or by a panic.
+struct WatchesEnd(Arc<Shared>);
+
+impl Drop for WatchesEnd {
+    fn drop(&mut self) {
+        let wake = self.0.write().close();
+        wake.everybody();
+    }
+}
+
 pub(super) struct Writer {
     connection: Connection,
     queue: mpsc::Receiver<Request>,
     shared: Arc<Shared>,
-    notice: notice::Sender<u64>,
+    watches: WatchesEnd,
     options: KubeOptions,
     compacted: u64,
     // Set when a compaction step failed: not tried again before the next commit worked.
@@ -105,15 +115,14 @@ impl Writer {
         connection: Connection,
         queue: mpsc::Receiver<Request>,
         shared: Arc<Shared>,
-        notice: notice::Sender<u64>,
         options: KubeOptions,
     ) -> Result<Self, OpenError> {
         let compacted = prepare(&connection, &options).map_err(|error| load_error(&options, error))?;
         Ok(Self {
             connection,
             queue,
+            watches: WatchesEnd(Arc::clone(&shared)),
             shared,
-            notice,
             options,
             compacted,
             compaction_paused: false,
@@ -124,10 +133,7 @@ impl Writer {
         let closing = self.serve();
         // Callers still in the queue get `Closed` when their reply is dropped.
         self.queue.close();
-        {
-            self.shared.write().close();
-        }
-        self.notice.send_modify(|_| {});
+        drop(self.watches);
         write_back_log(&self.connection);
         if let Err((_, error)) = self.connection.close() {
             tracing::warn!(%error, "closing the store of objects failed; the next start recovers it");
@@ -225,12 +231,8 @@ impl Writer {
                         .into_iter()
                         .map(|change| (change.event, change.create_revision))
                         .collect();
-                    let newest = {
-                        let mut state = self.shared.write();
-                        state.publish(events, &self.options.window, now);
-                        state.revision()
-                    };
-                    self.notice.send_replace(newest);
+                    let wake = self.shared.write().publish(events, &self.options.window, now);
+                    wake.everybody();
                     self.compaction_paused = false;
                 }
                 for (caller, verdict) in callers.into_iter().zip(verdicts) {
@@ -326,14 +328,14 @@ impl Writer {
 
     /// One step of a compaction that was asked for.
     fn compact(&mut self, through: Option<u64>) -> Result<CompactionStep, CommitError> {
-        let target = {
+        let (wake, target) = {
             let mut state = self.shared.write();
             let through = through.map(|through| through.min(state.revision()));
-            state.trim(through, &self.options.window, self.options.clock.now());
-            state.window().start().max(self.compacted)
+            let wake = state.trim(through, &self.options.window, self.options.clock.now());
+            (wake, state.window().start().max(self.compacted))
         };
         // Watchers that stand before the new start learn it now, not with the next commit.
-        self.notice.send_modify(|_| {});
+        wake.everybody();
         self.compaction_step(target)
             .map_err(|error| CommitError::storage(StorageFault::of(error, &self.connection)))?;
         Ok(CompactionStep {

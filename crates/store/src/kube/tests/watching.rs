@@ -100,6 +100,60 @@ async fn ka_026_a_watch_ahead_of_the_store_waits_and_a_dropped_wait_loses_nothin
 }
 
 #[tokio::test]
+async fn ka_026_what_happens_to_other_resources_wakes_no_watch_and_makes_none_lag() {
+    let store = KubeStore::open(KubeOptions {
+        window: WindowLimits {
+            events: 5,
+            ..WindowLimits::default()
+        },
+        ..KubeOptions::in_memory()
+    })
+    .unwrap();
+    let elsewhere = |name: String| Change::Put {
+        key: Key::new("/secrets", "default", name),
+        body: body(""),
+        expect: Expect::Absent,
+    };
+    let mut watch = store.watch(RESOURCE, None, store.revision()).unwrap();
+    let mut slow = store.watch(RESOURCE, None, store.revision()).unwrap();
+    {
+        let mut wait = std::pin::pin!(watch.next());
+        assert!(futures::poll!(wait.as_mut()).is_pending());
+        let waker = futures::task::noop_waker();
+        let mut context = std::task::Context::from_waker(&waker);
+        for object in 0..10 {
+            one(&store, elsewhere(format!("s{object}"))).await;
+            assert!(wait.as_mut().poll(&mut context).is_pending());
+        }
+    }
+    // It stands before the window, where there was nothing for it.
+    assert!(watch.position() < store.oldest_revision() - 1);
+    let expected = one(&store, create("a", "")).await;
+    assert!(matches!(within(watch.next()).await, Ok(WatchItem::Event(event)) if event.revision == expected));
+    // How far the others went it hears when it looks.
+    let passed = one(&store, elsewhere("late".to_owned())).await;
+    assert_eq!(watch.try_next(), Ok(Some(WatchItem::Progress(passed))));
+    // Of its own resource it lags as ever.
+    for object in 0..5 {
+        one(&store, elsewhere(format!("t{object}"))).await;
+    }
+    assert!(matches!(slow.try_next(), Err(Lagged { .. })));
+}
+
+#[tokio::test]
+async fn ka_030_a_watch_from_before_a_restart_finds_what_was_written_then() {
+    let world = tempfile::tempdir().unwrap();
+    let open = || KubeStore::open(KubeOptions::file(world.path().join("kube.db"))).unwrap();
+    let store = open();
+    let start = store.revision();
+    let written = one(&store, create("a", "")).await;
+    store.close().await;
+    let store = open();
+    let mut watch = store.watch(RESOURCE, None, start).unwrap();
+    assert!(matches!(within(watch.next()).await, Ok(WatchItem::Event(event)) if event.revision == written));
+}
+
+#[tokio::test]
 async fn a_slow_watcher_lags_while_others_go_on() {
     let window = WindowLimits {
         events: 5,
