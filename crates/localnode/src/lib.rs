@@ -51,7 +51,7 @@ use mainstay_workload::Roles;
 use tokio_util::sync::CancellationToken;
 
 pub use job::JobBackOffOptions;
-pub use node::BackOffOptions;
+pub use node::{BackOffOptions, ContainerEngineOptions};
 
 use dialing::PodDialer;
 use events::Events;
@@ -155,6 +155,7 @@ pub struct LocalNode {
     options: LocalNodeOptions,
     back_off: BackOffOptions,
     job_back_off: JobBackOffOptions,
+    container_engine: Option<ContainerEngineOptions>,
     handle: Handle,
     service_watch: services::ServiceWatch,
 }
@@ -187,6 +188,7 @@ impl LocalNode {
             options,
             back_off: BackOffOptions::default(),
             job_back_off: JobBackOffOptions::default(),
+            container_engine: None,
             handle,
             service_watch,
         }
@@ -204,6 +206,15 @@ impl LocalNode {
         Self { job_back_off, ..self }
     }
 
+    /// Where Pods of images by others run. Without it they stay pending.
+    #[must_use]
+    pub fn with_container_engine(self, container_engine: Option<ContainerEngineOptions>) -> Self {
+        Self {
+            container_engine,
+            ..self
+        }
+    }
+
     /// What others ask it.
     pub fn handle(&self) -> Handle {
         self.handle.clone()
@@ -215,6 +226,7 @@ impl LocalNode {
             options,
             back_off,
             job_back_off,
+            container_engine,
             handle,
             service_watch,
         } = self;
@@ -258,7 +270,7 @@ impl LocalNode {
             tasks.push(task::spawn("binding", binding));
         }
         if parts.running {
-            let node = node::Node::new(options, back_off, events, &handle);
+            let node = node::Node::new(options, back_off, container_engine, events, &handle);
             tasks.push(task::spawn("node", node.run(stop.clone())));
         }
         let (ended, _, others) = futures::future::select_all(tasks).await;

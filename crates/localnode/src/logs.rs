@@ -370,6 +370,19 @@ impl RunLog {
         self.changes.send_modify(|count| *count += 1);
     }
 
+    /// The last lines in memory, at most so many and so many bytes, each with its newline.
+    pub(crate) fn tail(&self, lines: usize, bytes: usize) -> String {
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let skipped = state.lines.len().saturating_sub(lines);
+        let mut text = String::new();
+        for line in state.lines.iter().skip(skipped) {
+            text.push_str(&line.text);
+            text.push('\n');
+        }
+        let from = text.ceil_char_boundary(text.len().saturating_sub(bytes));
+        text.split_off(from)
+    }
+
     /// The lines written so far, and the number of the next one.
     fn read(&self, tail: Option<u64>, since: Option<Timestamp>) -> io::Result<(Vec<Line>, u64)> {
         let wanted = tail.map_or(usize::MAX, |tail| usize::try_from(tail).unwrap_or(usize::MAX));

@@ -7,6 +7,7 @@
 
 mod back_off;
 mod container;
+mod engine;
 mod environment;
 mod image;
 mod mount;
@@ -37,6 +38,8 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 pub use back_off::BackOffOptions;
+pub use engine::ContainerEngineOptions;
+use engine::Engines;
 
 use crate::events::Events;
 use crate::logs::{ContainerName, PodLogs};
@@ -52,6 +55,7 @@ pub(crate) struct Shared {
     roles: Roles,
     services: Services,
     processes: Option<Arc<ProcessOptions>>,
+    engines: Option<Arc<Engines>>,
     pods: PodTable,
     logs: PodLogs,
     events: Events,
@@ -113,9 +117,12 @@ impl Node {
     pub(crate) fn new(
         options: LocalNodeOptions,
         back_off: BackOffOptions,
+        engine: Option<ContainerEngineOptions>,
         events: Events,
         handle: &Handle,
     ) -> Self {
+        let process = options.random.suffix(8);
+        let engines = engine.map(|engine| Arc::new(Engines::new(engine, &options.pods_directory, process)));
         let (watch, source) = objects::new(options.client.clone());
         let shared = Shared {
             client: options.client,
@@ -126,6 +133,7 @@ impl Node {
                 Isolation::Task => None,
                 Isolation::Process(processes) => Some(Arc::new(processes)),
             },
+            engines,
             pods: handle.pods.clone(),
             logs: handle.logs.clone(),
             events,
@@ -154,6 +162,10 @@ impl Node {
             "node-object",
             registration::run(shared.client.clone(), Arc::clone(&shared.clock), watching.clone()),
         );
+        let sweeper = shared
+            .engines
+            .clone()
+            .map(|engines| task::spawn("container-engine", engines.keep_clean(watching.clone())));
         let mut pods: BTreeMap<String, Running> = BTreeMap::new();
         let config = watcher::Config::default().fields(&format!("spec.nodeName={NODE}"));
         let mut stream = Box::pin(watcher(Api::<Pod>::all(shared.client.clone()), config).default_backoff());
@@ -195,6 +207,10 @@ impl Node {
         }
         drain(pods, crate::DRAIN).await;
         watching.cancel();
+        if let Some(sweeper) = sweeper {
+            // As below.
+            let _ = sweeper.await;
+        }
         // Their only way to fail is a panic, which is logged where it happened.
         let _ = futures::future::join(objects, registration).await;
     }

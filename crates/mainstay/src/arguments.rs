@@ -15,7 +15,7 @@ pub(crate) use objects::{
     Cascade, DeleteArguments, DescribeArguments, EventsArguments, GetArguments, LogsArguments,
     NamespaceArguments, WaitArguments,
 };
-pub(crate) use server::{Isolate, LogFormat, ServeArguments, UpArguments};
+pub(crate) use server::{ContainerEngine, Isolate, LogFormat, ServeArguments, UpArguments};
 
 /// Run AI agents that are described as Kubernetes resources.
 #[derive(Debug, Parser)]
@@ -39,6 +39,14 @@ const MODEL_VARIABLES: &[&str] = &[
 
 /// The variables by which a process finds certificates. The processes of Pods get them from the server's.
 const PROCESS_VARIABLES: &[&str] = &["SSL_CERT_FILE", "SSL_CERT_DIR"];
+
+/// The variables that say where a container engine listens.
+const ENGINE_VARIABLES: &[&str] = &["DOCKER_HOST", "XDG_RUNTIME_DIR", "HOME"];
+
+/// Those of the variables about container engines that are set.
+pub(crate) fn engine_environment() -> BTreeMap<String, String> {
+    those_set(ENGINE_VARIABLES)
+}
 
 /// Those of the model variables that are set.
 pub(crate) fn model_environment() -> BTreeMap<String, String> {

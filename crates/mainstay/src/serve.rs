@@ -7,6 +7,7 @@
 //! Stopping goes the other way: the front door and the API stop accepting, Pods drain, the stores close last.
 
 mod api_threads;
+mod containers;
 mod definitions;
 mod delegation;
 mod directory;
@@ -206,7 +207,8 @@ pub(crate) async fn start(arguments: &ServeArguments) -> Result<Running, Failure
         },
         certificate_authority: Some(serving.certificate_authority.clone()),
         isolation: isolation::of(arguments, &serving, &clock)?,
-    });
+    })
+    .with_container_engine(containers::of(arguments, &serving, &data)?);
     let handle = node.handle();
     pods.connect(handle.clone());
     let mut workers = vec![

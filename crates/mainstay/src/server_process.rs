@@ -125,6 +125,10 @@ fn server_arguments(arguments: &ServeArguments) -> Vec<String> {
         add(name, switch.word().to_owned());
     }
     words.extend(["--isolate".to_owned(), arguments.isolate.as_str().to_owned()]);
+    words.extend([
+        "--container-engine".to_owned(),
+        arguments.container_engine.to_string(),
+    ]);
     for origin in &arguments.allowed_origins {
         words.extend(["--allow-origin".to_owned(), origin.clone()]);
     }

@@ -13,13 +13,25 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::AbortHandle;
 use tokio_util::sync::CancellationToken;
 
+use super::engine::run::Report;
 use crate::pods::{DeclaredPort, PodTable};
 
 /// What a run tells the Pod it belongs to.
 #[derive(Debug)]
 pub(super) enum Event {
-    Readiness { container: usize, state: ReadinessState },
-    Exited { container: usize, outcome: Outcome },
+    Readiness {
+        container: usize,
+        state: ReadinessState,
+    },
+    Exited {
+        container: usize,
+        outcome: Outcome,
+    },
+    /// A container in an engine.
+    Foreign {
+        container: usize,
+        report: Report,
+    },
 }
 
 /// How a run ended.
@@ -36,6 +48,8 @@ pub(super) enum Outcome {
     },
     /// It did not end when it was told to.
     Aborted,
+    /// It was told to end before it had begun.
+    NotStarted,
 }
 
 impl Outcome {
@@ -51,6 +65,7 @@ impl Outcome {
                 reason,
                 message,
             } => (code, reason, message),
+            Self::NotStarted => (137, "ContainerStatusUnknown", None),
             // Killed by signal 9.
             Self::Aborted => (
                 137,
@@ -66,6 +81,7 @@ impl Outcome {
 pub(super) struct Run {
     cancellation: CancellationToken,
     abort: AbortHandle,
+    readiness: watch::Receiver<ReadinessState>,
 }
 
 impl Run {
@@ -80,8 +96,17 @@ impl Run {
         let running = task::spawn("role", work);
         let abort = running.abort_handle();
         // Ends with the role, whose end it reports.
-        task::spawn("container", report(container, running, readiness, events));
-        Self { cancellation, abort }
+        task::spawn("container", report(container, running, readiness.clone(), events));
+        Self {
+            cancellation,
+            abort,
+            readiness,
+        }
+    }
+
+    /// How it is now.
+    pub(super) fn readiness(&self) -> ReadinessState {
+        self.readiness.borrow().clone()
     }
 
     /// Tells the role to end.

@@ -42,6 +42,8 @@ pub(crate) enum ConfigError {
     Path { place: String, path: String },
     #[error("volume mount {mount:?} of container {container:?} names no volume of the Pod")]
     NoVolume { container: String, mount: String },
+    #[error("{place} names the port {port:?}, which the container does not declare")]
+    NoPort { place: String, port: String },
     #[error("the ServiceAccount token of {place} is not there yet")]
     TokenMissing { place: String },
     #[error("the files of {place} cannot be written: {error}")]

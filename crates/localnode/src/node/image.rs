@@ -10,11 +10,15 @@ const OWN_IMAGE: &str = "mainstay";
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Unrunnable {
     #[error(
-        "container {container:?} has the image {image:?}: no container engine is configured, so only Pods of the image \
+        "container {container:?} has the image {image:?}: {why}, so only Pods of the image \
          \"mainstay\" run here; run the program yourself and give its Service the annotation mainstay.dev/local-address, or use a \
          cluster"
     )]
-    Foreign { container: String, image: String },
+    Foreign {
+        container: String,
+        image: String,
+        why: String,
+    },
     #[error(
         "container {container:?} names the role {role:?}, which this program does not know; it knows: {known}"
     )]
@@ -55,18 +59,23 @@ pub(crate) fn words(container: &Container) -> Vec<String> {
     command.chain(container.args.iter().flatten()).cloned().collect()
 }
 
-/// Checks that every container can run here.
-pub(crate) fn check(pod: &Pod, roles: &Roles) -> Result<(), Unrunnable> {
+/// Checks that every container can run here. Those of images by others need a container engine: `no_engine` says why there
+/// is none.
+pub(crate) fn check(pod: &Pod, roles: &Roles, no_engine: Option<&String>) -> Result<(), Unrunnable> {
     let Some(spec) = &pod.spec else { return Ok(()) };
     let known = || roles.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
     for container in containers(spec) {
         let image = container.image.clone().unwrap_or_default();
         let name = container.name.clone();
         if !is_own(&image) {
-            return Err(Unrunnable::Foreign {
-                container: name,
-                image,
-            });
+            if let Some(why) = no_engine {
+                return Err(Unrunnable::Foreign {
+                    container: name,
+                    image,
+                    why: why.clone(),
+                });
+            }
+            continue;
         }
         match words(container).first() {
             None => {

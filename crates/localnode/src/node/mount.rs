@@ -15,8 +15,9 @@ use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt, symlink};
 use std::path::{Component, Path, PathBuf};
 
-use k8s_openapi::api::core::v1::{Container, Pod};
+use k8s_openapi::api::core::v1::{Container, Pod, Volume, VolumeMount};
 
+use super::engine::plan::bind;
 use super::environment::{ConfigError, expand};
 use super::volumes::{Content, FileContent, is_inside};
 
@@ -30,13 +31,24 @@ const ACCESS_PATH: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 #[derive(Clone, Debug)]
 pub(crate) struct PodFiles {
     folder: PathBuf,
+    /// Containers mount the volumes, whose users are not this process's. Nobody else gets past the folder.
+    shared: bool,
 }
 
 impl PodFiles {
     pub(crate) fn new(pods: &Path, uid: &str) -> Self {
         Self {
-            folder: pods.join(uid),
+            // What an engine is told has to be absolute. Only an empty path has no such form.
+            folder: std::path::absolute(pods)
+                .unwrap_or_else(|_| pods.to_owned())
+                .join(uid),
+            shared: false,
         }
+    }
+
+    /// Of a Pod whose containers mount the volumes.
+    pub(crate) fn for_containers(self) -> Self {
+        Self { shared: true, ..self }
     }
 
     fn volume(&self, name: &str) -> PathBuf {
@@ -53,8 +65,16 @@ impl PodFiles {
         for (name, content) in contents {
             let folder = self.volume(name);
             let written = create_private(&folder).and_then(|()| match content {
+                Content::Empty if self.shared => {
+                    std::fs::set_permissions(&folder, Permissions::from_mode(0o777))
+                }
                 Content::Empty => Ok(()),
-                Content::Files(files) => replace(&folder, files, stamp),
+                Content::Files(files) => {
+                    if self.shared {
+                        std::fs::set_permissions(&folder, Permissions::from_mode(0o755))?;
+                    }
+                    replace(&folder, files, stamp, if self.shared { 0o755 } else { 0o700 })
+                }
             });
             written.map_err(|error| ConfigError::Write {
                 place: format!("volume {name:?}"),
@@ -121,30 +141,7 @@ impl PodFiles {
         // An outer mount first, so that an inner one is found to lie in it.
         mounts.sort_by_key(|mount| mount.mount_path.len());
         for mount in mounts {
-            let volumes = pod.spec.as_ref().and_then(|spec| spec.volumes.as_ref());
-            let volume = volumes
-                .into_iter()
-                .flatten()
-                .find(|volume| volume.name == mount.name)
-                .ok_or_else(|| ConfigError::NoVolume {
-                    container: container.name.clone(),
-                    mount: mount.name.clone(),
-                })?;
-            let sub_path = match (&mount.sub_path, &mount.sub_path_expr) {
-                (Some(path), _) => path.clone(),
-                (None, Some(expression)) => expand(expression, environment),
-                (None, None) => String::new(),
-            };
-            if !sub_path.is_empty() && !is_inside(&sub_path) {
-                let place = format!(
-                    "subPath of volume mount {:?} in container {:?}",
-                    mount.name, container.name
-                );
-                return Err(ConfigError::Path {
-                    place,
-                    path: sub_path,
-                });
-            }
+            let (volume, sub_path) = mounted(pod, container, mount, environment)?;
             let target = below(&root, &mount.mount_path).ok_or_else(|| ConfigError::Path {
                 place: format!(
                     "mountPath of volume mount {:?} in container {:?}",
@@ -165,6 +162,77 @@ impl PodFiles {
         Ok(root)
     }
 
+    /// An empty file for what a container says last, which it may write whoever its user is.
+    pub(crate) fn last_words(&self, container: &str, stamp: &str) -> Result<PathBuf, ConfigError> {
+        let folder = self.folder.join("containers").join(container);
+        let path = folder.join(format!("last-words-{stamp}"));
+        let written = create_private(&folder)
+            .and_then(|()| std::fs::write(&path, ""))
+            .and_then(|()| std::fs::set_permissions(&path, Permissions::from_mode(0o666)));
+        match written {
+            Ok(()) => Ok(path),
+            Err(error) => Err(ConfigError::Write {
+                place: format!("container {container:?}"),
+                error: error.to_string(),
+            }),
+        }
+    }
+
+    /// A container's mounts as a container engine is told them: outer ones first.
+    pub(crate) fn binds(
+        &self,
+        pod: &Pod,
+        container: &Container,
+        environment: &BTreeMap<String, String>,
+        access: bool,
+    ) -> Result<Vec<String>, ConfigError> {
+        let mut mounts: Vec<_> = container.volume_mounts.iter().flatten().collect();
+        mounts.sort_by_key(|mount| mount.mount_path.len());
+        let mut binds = Vec::new();
+        for mount in &mounts {
+            let (volume, sub_path) = mounted(pod, container, mount, environment)?;
+            let failed = |error: io::Error| ConfigError::Write {
+                place: format!("volume mount {:?} of container {:?}", mount.name, container.name),
+                error: error.to_string(),
+            };
+            let folder = std::fs::canonicalize(self.volume(&volume.name)).map_err(failed)?;
+            let writable = volume.empty_dir.is_some();
+            let mut source = folder.clone();
+            if !sub_path.is_empty() {
+                source.push(&sub_path);
+                if writable && !source.exists() {
+                    DirBuilder::new()
+                        .mode(0o777)
+                        .recursive(true)
+                        .create(&source)
+                        .and_then(|()| std::fs::set_permissions(&source, Permissions::from_mode(0o777)))
+                        .map_err(failed)?;
+                }
+                // A container may have put a link there that leads out of its volume.
+                source = std::fs::canonicalize(&source).map_err(failed)?;
+                if !source.starts_with(&folder) {
+                    return Err(ConfigError::Path {
+                        place: format!(
+                            "subPath of volume mount {:?} in container {:?}",
+                            mount.name, container.name
+                        ),
+                        path: sub_path,
+                    });
+                }
+            }
+            let read_only = !writable || mount.read_only == Some(true);
+            binds.push(bind(container, &source, &mount.mount_path, read_only)?);
+        }
+        if access
+            && !mounts
+                .iter()
+                .any(|mount| mount.mount_path.trim_end_matches('/') == ACCESS_PATH)
+        {
+            binds.push(bind(container, &self.access(), ACCESS_PATH, true)?);
+        }
+        Ok(binds)
+    }
+
     /// Removes everything of the Pod.
     pub(crate) fn remove(&self) -> io::Result<()> {
         match std::fs::remove_dir_all(&self.folder) {
@@ -172,6 +240,40 @@ impl PodFiles {
             _ => Ok(()),
         }
     }
+}
+
+/// The volume that a mount shows, and which part of it.
+fn mounted<'a>(
+    pod: &'a Pod,
+    container: &Container,
+    mount: &VolumeMount,
+    environment: &BTreeMap<String, String>,
+) -> Result<(&'a Volume, String), ConfigError> {
+    let volumes = pod.spec.as_ref().and_then(|spec| spec.volumes.as_ref());
+    let volume = volumes
+        .into_iter()
+        .flatten()
+        .find(|volume| volume.name == mount.name)
+        .ok_or_else(|| ConfigError::NoVolume {
+            container: container.name.clone(),
+            mount: mount.name.clone(),
+        })?;
+    let sub_path = match (&mount.sub_path, &mount.sub_path_expr) {
+        (Some(path), _) => path.clone(),
+        (None, Some(expression)) => expand(expression, environment),
+        (None, None) => String::new(),
+    };
+    if !sub_path.is_empty() && !is_inside(&sub_path) {
+        let place = format!(
+            "subPath of volume mount {:?} in container {:?}",
+            mount.name, container.name
+        );
+        return Err(ConfigError::Path {
+            place,
+            path: sub_path,
+        });
+    }
+    Ok((volume, sub_path))
 }
 
 fn create_private(folder: &Path) -> io::Result<()> {
@@ -231,14 +333,20 @@ fn copy(source: &Path, target: &Path) -> io::Result<()> {
 }
 
 /// Writes the files as a new version and makes it the present one in one step.
-fn replace(folder: &Path, files: &BTreeMap<String, FileContent>, stamp: &str) -> io::Result<()> {
+fn replace(
+    folder: &Path,
+    files: &BTreeMap<String, FileContent>,
+    stamp: &str,
+    folder_mode: u32,
+) -> io::Result<()> {
     let version = format!("..{stamp}");
     let new = folder.join(&version);
-    create_private(&new)?;
+    let create = |folder: &Path| DirBuilder::new().mode(folder_mode).recursive(true).create(folder);
+    create(&new)?;
     for (path, content) in files {
         let file = new.join(path);
         if let Some(parent) = file.parent() {
-            create_private(parent)?;
+            create(parent)?;
         }
         let mut opened = OpenOptions::new()
             .write(true)

@@ -96,6 +96,9 @@ pub(crate) fn references(pod: &Pod) -> BTreeSet<Reference> {
     let mut secret = |name: &str| {
         found.insert(Reference::Secret(name.to_owned()));
     };
+    for reference in spec.image_pull_secrets.iter().flatten() {
+        secret(&reference.name);
+    }
     for container in image::containers(spec) {
         for source in container.env_from.iter().flatten() {
             if let Some(reference) = &source.secret_ref {

@@ -5,6 +5,7 @@
 //! knows of its containers is in `containers`; everything else it reads anew. `starting.rs`, `reporting.rs` and `ending.rs` do the work.
 
 mod ending;
+mod foreign;
 mod launching;
 mod reporting;
 mod runtime;
@@ -23,8 +24,9 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::Shared;
-use super::container::Event;
-use super::image::{self, Unrunnable};
+use super::container::{Event, Outcome};
+use super::engine::run::Lead;
+use super::image::Unrunnable;
 use super::mount::PodFiles;
 use super::objects::{self, Reference};
 use super::status::{Ended, State};
@@ -63,6 +65,8 @@ pub(super) struct Worker {
     published: Option<Value>,
     retry_at: Option<Instant>,
     notices: Vec<Notice>,
+    /// The container in whose network the others live that run in an engine.
+    lead: watch::Sender<Option<Lead>>,
     shutdown: CancellationToken,
 }
 
@@ -100,13 +104,17 @@ impl Worker {
             declared: declared_ports(&pod),
             references: objects::references(&pod),
             tokens: launching::tokens(&pod, &shared),
-            files: PodFiles::new(&shared.pods_folder, &uid),
-            blocked: image::check(&pod, &shared.roles).err(),
+            files: match PodFiles::new(&shared.pods_folder, &uid) {
+                files if foreign::is_foreign(&pod) => files.for_containers(),
+                files => files,
+            },
+            blocked: None,
             written: None,
             objects_changed: true,
             published: None,
             retry_at: None,
             notices: Vec::new(),
+            lead: watch::Sender::new(None),
             shared,
             pod,
             updates,
@@ -197,9 +205,7 @@ impl Worker {
 
     fn take_pod(&mut self, pod: Arc<Pod>) {
         // The image may be changed in place.
-        let blocked = image::check(&pod, &self.shared.roles).err();
-        self.objects_changed |= blocked != self.blocked;
-        self.blocked = blocked;
+        self.take_images(&pod);
         let downward = pod.labels() != self.pod.labels() || pod.annotations() != self.pod.annotations();
         if downward {
             self.objects_changed = true;
@@ -220,6 +226,7 @@ impl Worker {
                     *readiness = state;
                 }
             }
+            Event::Foreign { container, report } => self.take_report(container, report),
             Event::Exited { container, outcome } => {
                 let policy = self
                     .pod
@@ -233,11 +240,17 @@ impl Worker {
                     State::Running { started_at, .. } => Some(started_at),
                     _ => None,
                 };
+                let outcome_is_none = outcome == Outcome::NotStarted;
                 let (exit_code, reason, message) = outcome.describe();
                 if let Some(message) = &message {
                     tracing::warn!(pod = %self.pod.name_any(), namespace = %self.namespace, container = %runtime.name, exit_code, message, "a container ended");
                 }
                 runtime.run = None;
+                if outcome_is_none {
+                    self.take_not_started(container);
+                    return;
+                }
+                let run_again = std::mem::take(&mut runtime.run_again);
                 if let Some(log) = runtime.log.take() {
                     if let Some(message) = &message {
                         // Where a container's last words would be.
@@ -254,8 +267,10 @@ impl Worker {
                     finished_at: Some(now),
                 };
                 self.shared.pods.forget_container(&self.uid, &runtime.name);
-                if !restarts(policy.as_deref(), runtime.init, exit_code) {
+                let restarts = run_again || restarts(policy.as_deref(), runtime.init, exit_code);
+                if !restarts {
                     runtime.state = State::Terminated(ended);
+                    self.lose_lead(container, false);
                     return;
                 }
                 let wait = runtime
@@ -279,6 +294,7 @@ impl Worker {
                 runtime.last = Some(ended);
                 runtime.start = Some(Start::At(Instant::now() + wait));
                 self.note(true, "BackOff", note);
+                self.lose_lead(container, true);
             }
         }
     }

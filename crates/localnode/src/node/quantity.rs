@@ -2,6 +2,15 @@
 
 /// The bytes of a quantity, rounded up; `None` for text that is none, which the API refuses.
 pub(super) fn bytes(text: &str) -> Option<u64> {
+    scaled(text, 1.0)
+}
+
+/// A quantity in billionths, as container engines count processors, rounded up.
+pub(super) fn billionths(text: &str) -> Option<u64> {
+    scaled(text, 1e9)
+}
+
+fn scaled(text: &str, scale: f64) -> Option<u64> {
     let end = text
         .find(|letter: char| !matches!(letter, '0'..='9' | '.' | '+' | '-'))
         .unwrap_or(text.len());
@@ -26,7 +35,7 @@ pub(super) fn bytes(text: &str) -> Option<u64> {
         "Ei" => 1024_f64.powi(6),
         exponent => 10_f64.powi(exponent.strip_prefix(['e', 'E'])?.parse().ok()?),
     };
-    let bytes = (number * factor).ceil();
+    let bytes = (number * factor * scale).ceil();
     // More than a machine has is no limit that could be rounded wrongly.
     (bytes.is_finite() && bytes >= 0.0).then_some(bytes as u64)
 }

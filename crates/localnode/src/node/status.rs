@@ -6,6 +6,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use mainstay_workload::ReadinessState;
 use serde_json::{Value, json};
 
+use super::engine::run::EngineIdentity;
 use super::environment::ADDRESS;
 use super::image::Unrunnable;
 
@@ -42,6 +43,7 @@ pub(super) struct ContainerView<'a> {
     pub(super) state: &'a State,
     pub(super) last: Option<&'a Ended>,
     pub(super) restarts: i32,
+    pub(super) identity: Option<&'a EngineIdentity>,
 }
 
 impl ContainerView<'_> {
@@ -232,7 +234,8 @@ fn container_status(container: &ContainerView<'_>) -> Value {
     let mut status = json!({
         "name": container.name,
         "image": container.image,
-        "imageID": "",
+        "imageID": container.identity.map_or("", |identity| identity.image.as_str()),
+        "containerID": container.identity.map(|identity| identity.container.as_str()),
         "ready": container.is_ready(),
         "started": matches!(container.state, State::Running { .. }),
         "restartCount": container.restarts,
@@ -275,6 +278,7 @@ mod tests {
             state,
             last,
             restarts: 0,
+            identity: None,
         }
     }
 
@@ -374,6 +378,7 @@ mod tests {
         let blocked = Unrunnable::Foreign {
             container: "web".into(),
             image: "nginx".into(),
+            why: "no container engine is configured".into(),
         };
         let waiting = State::Waiting {
             reason: blocked.reason().into(),

@@ -1,6 +1,6 @@
 //! What a server is started with.
 
-use std::{net::SocketAddr, path::PathBuf};
+use std::{fmt, net::SocketAddr, path::PathBuf, str::FromStr};
 
 use clap::Args;
 use mainstay_resources::Family;
@@ -79,6 +79,14 @@ pub(crate) struct ServeArguments {
         default_value = "task"
     )]
     pub(crate) isolate: Isolate,
+    /// Where Pods of other images run: in the engine that answers at a usual socket, in none, or at this socket
+    #[arg(
+        long,
+        env = "MAINSTAY_CONTAINER_ENGINE",
+        value_name = "auto|none|unix:///PATH",
+        default_value = "auto"
+    )]
+    pub(crate) container_engine: ContainerEngine,
     /// Which log lines are written, as `tracing` directives
     #[arg(long, env = "MAINSTAY_LOG", default_value = "info", value_name = "FILTER")]
     pub(crate) log: String,
@@ -172,6 +180,42 @@ impl Isolate {
         match self {
             Isolate::Task => "task",
             Isolate::Process => "process",
+        }
+    }
+}
+
+/// Where Pods of images by others run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum ContainerEngine {
+    /// In the engine that answers first at a usual socket.
+    Auto,
+    /// Nowhere.
+    Nowhere,
+    /// In the engine at this socket.
+    Socket(PathBuf),
+}
+
+impl FromStr for ContainerEngine {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "auto" => Ok(Self::Auto),
+            "none" => Ok(Self::Nowhere),
+            _ => match text.strip_prefix("unix://").map(PathBuf::from) {
+                Some(path) if path.is_absolute() => Ok(Self::Socket(path)),
+                _ => Err("expected `auto`, `none` or `unix:///` and the path of a socket".to_owned()),
+            },
+        }
+    }
+}
+
+impl fmt::Display for ContainerEngine {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Auto => formatter.write_str("auto"),
+            Self::Nowhere => formatter.write_str("none"),
+            Self::Socket(path) => write!(formatter, "unix://{}", path.display()),
         }
     }
 }

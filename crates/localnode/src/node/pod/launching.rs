@@ -12,7 +12,7 @@ use mainstay_workload::process::{KubernetesAccess, Port, Start};
 use mainstay_workload::{FileRoot, Identity, LogSink, Readiness, Role, WorkloadContext, WorkloadLog};
 use tokio_util::sync::CancellationToken;
 
-use super::Worker;
+use super::{Worker, foreign};
 use crate::ProcessOptions;
 use crate::logs::RunLog;
 use crate::node::container::{ContainerPorts, Outcome, as_task};
@@ -25,6 +25,8 @@ use crate::node::{Shared, image, quantity};
 
 /// Mode of the files by which a container speaks to the Kubernetes API.
 const ACCESS_MODE: u32 = 0o600;
+/// The same where the container runs in an engine.
+const SHARED_ACCESS_MODE: u32 = 0o644;
 
 /// A container that is to run.
 pub(super) struct Launch<'a> {
@@ -42,9 +44,14 @@ pub(super) struct Launch<'a> {
 /// The tokens that a Pod needs: those of its volumes, and in a process of its own one for the API.
 pub(super) fn tokens(pod: &Pod, shared: &Shared) -> Tokens {
     let tokens = Tokens::of(pod);
-    match &shared.processes {
-        Some(processes) if wants_access(pod, processes) => tokens.and(TokenKey::of_the_api()),
-        _ => tokens,
+    let isolated = shared
+        .processes
+        .as_ref()
+        .is_some_and(|processes| wants_access(pod, processes));
+    if isolated || foreign::wants_access(pod, shared) {
+        tokens.and(TokenKey::of_the_api())
+    } else {
+        tokens
     }
 }
 
@@ -61,21 +68,29 @@ fn wants_access(pod: &Pod, processes: &ProcessOptions) -> bool {
 impl Worker {
     /// Writes the files by which the Pod's processes speak to the API.
     pub(super) fn write_access(&self, found: &Objects) -> Result<(), ConfigError> {
-        let Some(processes) = &self.shared.processes else {
-            return Ok(());
+        let isolated = self.shared.processes.as_deref();
+        let in_engine = foreign::wants_access(&self.pod, &self.shared);
+        let engines = self.shared.engines.as_ref().filter(|_| in_engine);
+        let authority = match (isolated, engines) {
+            (Some(processes), _) => &processes.certificate_authority,
+            (None, Some(engines)) => &engines.options.certificate_authority,
+            (None, None) => return Ok(()),
         };
         let file = |bytes: &[u8]| FileContent {
             bytes: bytes.to_owned(),
-            mode: ACCESS_MODE,
+            // In a container the user may be anybody; nobody else gets to the Pod's folder.
+            mode: if in_engine {
+                SHARED_ACCESS_MODE
+            } else {
+                ACCESS_MODE
+            },
         };
         let mut files = BTreeMap::from([
-            (
-                "ca.crt".to_owned(),
-                file(processes.certificate_authority.as_bytes()),
-            ),
+            ("ca.crt".to_owned(), file(authority.as_bytes())),
             ("namespace".to_owned(), file(self.namespace.as_bytes())),
         ]);
-        if wants_access(&self.pod, processes)
+        let wants_access = isolated.is_some_and(|processes| wants_access(&self.pod, processes));
+        if (wants_access || in_engine)
             && let Some(token) = found.tokens.get(&TokenKey::of_the_api())
         {
             files.insert("token".to_owned(), file(token.text.as_bytes()));

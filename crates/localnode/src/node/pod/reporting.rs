@@ -94,6 +94,7 @@ impl Worker {
                 state: &container.state,
                 last: container.last.as_ref(),
                 restarts: container.restarts,
+                identity: container.identity.as_ref(),
             })
             .collect();
         let status = status::status(&self.pod, &views, self.blocked.as_ref(), self.shared.clock.now());

@@ -8,6 +8,7 @@ use tokio::time::Instant;
 use crate::logs::RunLog;
 use crate::node::back_off::BackOff;
 use crate::node::container::Run;
+use crate::node::engine::run::EngineIdentity;
 use crate::node::image;
 use crate::node::status::{Ended, State};
 use crate::pods::DeclaredPort;
@@ -27,12 +28,24 @@ pub(super) struct ContainerRuntime {
     /// When it may start; `None` while it runs and after it ended for good.
     pub(super) start: Option<Start>,
     pub(super) begun: bool,
+    /// Runs again when it ends, whatever the Pod's policy says of its end.
+    pub(super) run_again: bool,
+    /// What the container engine calls it and its image.
+    pub(super) identity: Option<EngineIdentity>,
 }
 
 impl ContainerRuntime {
     /// Ended well, as an init container does before the next one starts.
     pub(super) fn is_complete(&self) -> bool {
         matches!(&self.state, State::Terminated(ended) if ended.exit_code == 0)
+    }
+
+    /// Ends the present run for another one. Gives whether there was one.
+    pub(super) fn start_anew(&mut self) -> bool {
+        let Some(run) = &self.run else { return false };
+        run.cancel();
+        self.run_again = true;
+        true
     }
 }
 
@@ -119,6 +132,8 @@ pub(super) fn containers_of(pod: &Pod) -> Vec<ContainerRuntime> {
                 back_off: BackOff::default(),
                 run: None,
                 log: None,
+                run_again: false,
+                identity: None,
             }
         })
         .collect()

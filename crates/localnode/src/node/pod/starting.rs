@@ -11,6 +11,7 @@ use super::launching::Launch;
 use super::{RETRY, Start, Worker, may_start};
 use crate::logs::ContainerName;
 use crate::node::container::Run;
+use crate::node::engine::plan::is_foreign;
 use crate::node::environment::{self, ConfigError};
 use crate::node::status::State;
 use crate::node::{image, objects, volumes};
@@ -19,6 +20,7 @@ impl Worker {
     /// Writes volumes that are behind and starts the containers that are due.
     pub(super) async fn advance(&mut self) {
         self.retry_at = None;
+        self.check().await;
         if let Some(blocked) = self.blocked.clone() {
             let state = State::Waiting {
                 reason: blocked.reason().to_owned(),
@@ -138,6 +140,9 @@ impl Worker {
         let Some(spec) = all.and_then(|mut all| all.nth(index)) else {
             return Ok(());
         };
+        if is_foreign(spec) {
+            return self.start_foreign(index, spec, found);
+        }
         let environment = environment::environment(&pod, spec, found, &self.shared.host_environment)?;
         let mut words = environment::words(spec, &environment).into_iter();
         let role_name = words.next().unwrap_or_default();
