@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use bytes::Bytes;
 use http::StatusCode;
 use mainstay_store::kube::{HistoryError, Stored};
+use memchr::memmem::Finder;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -27,6 +28,8 @@ const STEP: usize = 500;
 /// Which objects of a collection are meant.
 pub(crate) struct Selection {
     labels: Option<LabelSelector>,
+    /// Where none of a list is in an object's text, its labels need not be read.
+    traces: Vec<Vec<Finder<'static>>>,
     fields: Option<FieldSelector>,
 }
 
@@ -44,7 +47,12 @@ impl Selection {
             "" => None,
             text => Some(FieldSelector::parse(text, kind)?),
         };
-        Ok(Self { labels, fields })
+        let traces = labels.as_ref().map(LabelSelector::traces).unwrap_or_default();
+        Ok(Self {
+            labels,
+            traces,
+            fields,
+        })
     }
 
     /// Whether every object is meant.
@@ -60,10 +68,20 @@ impl Selection {
             .is_none_or(|required| required == name)
     }
 
+    /// Whether an object stored as `text` can be meant. What this leaves out of a list that is about few objects of many costs
+    /// a search for the label's value, and not the reading of each object.
+    pub(crate) fn may_match_text(&self, text: &[u8]) -> bool {
+        let mut traces = self.traces.iter();
+        traces.all(|one_of| one_of.iter().any(|trace| trace.find(text).is_some()))
+    }
+
     /// Whether an object stored as `text` is meant, as far as its labels tell; `None` if they do not, and all of it has to be
     /// read. That is several times dearer, and most objects that a controller's list looks at belong to others.
     fn by_labels(&self, text: &[u8]) -> Option<bool> {
         let selector = self.labels.as_ref()?;
+        if !self.may_match_text(text) {
+            return Some(false);
+        }
         let object = serde_json::from_slice::<Labelled>(text).ok()?;
         let matches = selector.matches(&object.metadata.labels.unwrap_or_default());
         (!matches || self.fields.is_none()).then_some(matches)

@@ -1,5 +1,6 @@
 //! Label selectors: `app=web,tier in (a,b),!legacy,weight>3`.
 
+use memchr::memmem::Finder;
 use serde_json::{Map, Value};
 
 use crate::field::{FieldError, FieldPath};
@@ -57,6 +58,22 @@ impl LabelSelector {
     pub fn is_everything(&self) -> bool {
         self.requirements.is_empty()
     }
+
+    /// What stored objects that are meant have in their text: of each list at least one.
+    pub(crate) fn traces(&self) -> Vec<Vec<Finder<'static>>> {
+        let required = self
+            .requirements
+            .iter()
+            .filter(|requirement| requirement.operator == Operator::In);
+        required
+            .map(|requirement| requirement.values.iter().map(|value| trace(value)).collect())
+            .collect()
+    }
+}
+
+/// A label's value as JSON has it.
+fn trace(value: &str) -> Finder<'static> {
+    Finder::new(Value::from(value).to_string().as_bytes()).into_owned()
 }
 
 impl Requirement {

@@ -1,5 +1,6 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+use memchr::memmem::Finder;
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
@@ -12,7 +13,13 @@ fn labels(value: &Value) -> Map<String, Value> {
 }
 
 fn selects(selector: &str, value: &Value) -> bool {
-    LabelSelector::parse(selector).unwrap().matches(&labels(value))
+    let parsed = LabelSelector::parse(selector).unwrap();
+    let meant = parsed.matches(&labels(value));
+    let text = value.to_string();
+    let has = |trace: &Finder<'_>| trace.find(text.as_bytes()).is_some();
+    let may_be_meant = parsed.traces().iter().all(|one_of| one_of.iter().any(has));
+    assert!(may_be_meant || !meant, "{selector} leaves out {value}");
+    meant
 }
 
 #[test]

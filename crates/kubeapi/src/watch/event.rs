@@ -99,6 +99,10 @@ impl Encoder {
         if self.selection.is_everything() && as_stored {
             return Ok(Some(raw_line(kind, &self.view.bytes(value, revision)?)));
         }
+        let others = |bytes: &Bytes| !self.selection.may_match_text(bytes);
+        if others(value) && previous.is_none_or(others) {
+            return Ok(None);
+        }
         let now = self.view.value(value, revision)?;
         if self.selection.is_everything() {
             return Ok(Some(self.line(kind, &now)));
