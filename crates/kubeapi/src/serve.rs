@@ -2,12 +2,17 @@
 
 mod authenticate;
 mod certificates;
+mod coalesce;
 mod credentials;
 mod kubeconfig;
 
 use std::{io, net::SocketAddr, path::PathBuf, time::Duration};
 
-use axum_server::{Handle, tls_rustls::RustlsConfig};
+use axum_server::{
+    Handle,
+    accept::NoDelayAcceptor,
+    tls_rustls::{RustlsAcceptor, RustlsConfig},
+};
 use mainstay_telemetry::task;
 use secrecy::SecretString;
 use tokio::task::JoinHandle;
@@ -107,11 +112,14 @@ impl Api {
         let router = authenticate::layer(self.router(), self.clone());
 
         let handle: Handle<SocketAddr> = Handle::new();
-        let mut server =
-            axum_server::from_tcp_rustls(listener, RustlsConfig::from_config(certificates.config))
-                .map_err(bind)?
-                .handle(handle.clone())
-                .first_request_timeout(HEAD);
+        // Without a delay: an event is small, and must not wait until the client has acknowledged the one before it.
+        let acceptor = RustlsAcceptor::new(RustlsConfig::from_config(certificates.config))
+            .acceptor(NoDelayAcceptor::new());
+        let mut server = axum_server::from_tcp(listener)
+            .map_err(bind)?
+            .acceptor(coalesce::Coalescing(acceptor))
+            .handle(handle.clone())
+            .first_request_timeout(HEAD);
         let timer = || hyper_util::rt::TokioTimer::new();
         server
             .http_builder()

@@ -188,7 +188,9 @@ fn follow(
         // A client that reads slowly gets one bookmark when it reads on, not all that it missed.
         bookmarks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let deadline = sleep_until(pace.deadline);
-        tokio::pin!(deadline);
+        // Once for the whole watch: to wait for them anew at each event would cost more than the event.
+        let (closed, gone) = (closing.cancelled(), served.cancelled());
+        tokio::pin!(deadline, closed, gone);
         loop {
             tokio::select! {
                 biased;
@@ -202,8 +204,8 @@ fn follow(
                     }
                     break;
                 }
-                () = closing.cancelled() => break,
-                () = served.cancelled() => {
+                () = &mut closed => break,
+                () = &mut gone => {
                     // The objects were deleted before the kind went: their events come first.
                     while let Ok(Some(item)) = cursor.try_next() {
                         if let WatchItem::Event(event) = item && let Some(line) = encoder.event(&event) {
