@@ -9,12 +9,15 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail};
-use futures::{AsyncBufReadExt, StreamExt, future::try_join_all};
+use futures::future::try_join_all;
 use mainstay_telemetry::task;
 use serde_json::json;
 use tokio::sync::mpsc;
 
-use crate::{client::Client, servers::Server};
+use crate::{
+    client::Client,
+    servers::{Server, processor},
+};
 
 const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
 const WIDGETS: &str = "/apis/figures.mainstay.dev/v1/namespaces/default/widgets";
@@ -30,6 +33,32 @@ const SETTLING: Duration = Duration::from_secs(5);
 pub(crate) struct Created {
     pub(crate) each_second: f64,
     pub(crate) syncs_each: f64,
+    pub(crate) processor_each: Processor,
+}
+
+/// Processor time of one operation, in microseconds.
+pub(crate) struct Processor {
+    pub(crate) server: f64,
+    pub(crate) client: f64,
+}
+
+/// The processor time that server and client have taken so far, in seconds.
+struct Processors(f64, f64);
+
+impl Processors {
+    fn of(server: &Server) -> Result<Self> {
+        Ok(Self(server.processor()?, processor(std::process::id())?))
+    }
+
+    /// What each of so many operations has taken since.
+    fn each(self, server: &Server, operations: usize) -> Result<Processor> {
+        let Self(servers, own) = Self::of(server)?;
+        let each = |seconds: f64| seconds * 1e6 / operations.max(1) as f64;
+        Ok(Processor {
+            server: each(servers - self.0),
+            client: each(own - self.1),
+        })
+    }
 }
 
 /// Waits until the server has nothing to do any more.
@@ -53,9 +82,10 @@ async fn clients(server: &Server, count: usize) -> Result<Vec<Client>> {
 /// Each client creates one ConfigMap after the other.
 pub(crate) async fn creates(server: &Server, count: usize, time: Duration) -> Result<Created> {
     let clients = clients(server, count).await?;
+    let processors = Processors::of(server)?;
     let (syncs, began) = (server.syncs()?, Instant::now());
     let creating = clients.iter().enumerate().map(|(number, client)| async move {
-        let mut created = 0_u64;
+        let mut created = 0_usize;
         while began.elapsed() < time {
             let object = json!({"apiVersion": "v1", "kind": "ConfigMap",
                 "metadata": {"name": format!("c{count}-{number}-{created}")}, "data": {"text": "x".repeat(TEXT)}});
@@ -64,10 +94,11 @@ pub(crate) async fn creates(server: &Server, count: usize, time: Duration) -> Re
         }
         anyhow::Ok(created)
     });
-    let created: u64 = try_join_all(creating).await?.iter().sum();
+    let created: usize = try_join_all(creating).await?.iter().sum();
     Ok(Created {
         each_second: created as f64 / began.elapsed().as_secs_f64(),
         syncs_each: (server.syncs()? - syncs) as f64 / created.max(1) as f64,
+        processor_each: processors.each(server, created)?,
     })
 }
 
@@ -144,24 +175,39 @@ pub(crate) async fn lists_at_once(server: &Server, count: usize) -> Result<(Dura
     }
 }
 
-/// How long after a request to create an object each watcher has it.
-pub(crate) async fn watch_latency(server: &Server, watchers: usize, changes: usize) -> Result<Vec<Duration>> {
+/// How many watches share a connection where their latency is measured.
+const TOGETHER: usize = 100;
+
+/// How long after a request to create an object each watcher has it, and the processor time of each event of a watcher. As
+/// programs with client-go do it: a hundred watches over one HTTP/2 connection, not a connection each.
+pub(crate) async fn watch_latency(
+    server: &Server,
+    watchers: usize,
+    changes: usize,
+) -> Result<(Vec<Duration>, Processor)> {
     let creator = server.client().await?;
     let revision = creator.revision(CONFIG_MAPS).await?;
     let (told, mut seen) = mpsc::channel(watchers * 2);
     let mut watching = Vec::new();
-    for _ in 0..watchers {
-        let stream = server.client().await?.watch(CONFIG_MAPS, &revision).await?;
+    let mut connections = Vec::new();
+    for number in 0..watchers {
+        if number % TOGETHER == 0 {
+            connections.push(server.shared_connection().await?);
+        }
+        let connection = connections.last().context("no connection")?;
+        let mut events = connection.watch(CONFIG_MAPS, &revision).await?;
         let told = told.clone();
         watching.push(task::spawn("watcher", async move {
-            let mut lines = stream.lines();
-            while let Some(Ok(_)) = lines.next().await {
-                if told.send(Instant::now()).await.is_err() {
-                    return;
+            while let Some(ended) = events.next().await {
+                for _ in 0..ended {
+                    if told.send(Instant::now()).await.is_err() {
+                        return;
+                    }
                 }
             }
         }));
     }
+    let processors = Processors::of(server)?;
     let mut times = Vec::with_capacity(watchers * changes);
     for number in 0..changes {
         let object = json!({"apiVersion": "v1", "kind": "ConfigMap",
@@ -173,10 +219,11 @@ pub(crate) async fn watch_latency(server: &Server, watchers: usize, changes: usi
             times.push(at.context("the watchers have ended")?.duration_since(began));
         }
     }
+    let processor = processors.each(server, watchers * changes)?;
     for task in watching {
         task.abort();
     }
-    Ok(times)
+    Ok((times, processor))
 }
 
 /// Memory that each watch takes which has nothing to tell, in KiB.
@@ -210,17 +257,17 @@ pub(crate) async fn updates_watched(
     let (mut tasks, read) = (Vec::new(), Arc::new(AtomicUsize::new(0)));
     for _ in 0..watchers {
         let own = server.client().await?;
-        let stream = own.watch(WIDGETS, &revision).await?;
+        let mut events = own.watch(WIDGETS, &revision).await?;
         if reading {
             let read = Arc::clone(&read);
             tasks.push(task::spawn("watcher", async move {
-                let mut lines = stream.lines();
-                while let Some(Ok(_)) = lines.next().await {
-                    read.fetch_add(1, Ordering::Relaxed);
+                let _connected = own;
+                while let Some(ended) = events.next().await {
+                    read.fetch_add(ended, Ordering::Relaxed);
                 }
             }));
         } else {
-            unread.push((own, stream));
+            unread.push((own, events));
         }
     }
     let (before, began) = (server.resident()?, Instant::now());

@@ -1,11 +1,15 @@
 //! Takes the figures of the embedded Kubernetes API beside those of kube-apiserver with etcd (requirements KA-030…KA-032,
 //! section 7): `benches/run`, or
-//! `cargo run --profile laptop -p mainstay --example kube_figures -- bin/mainstay [--quick] [--write benches/RESULTS.md]`.
+//! `cargo run --profile laptop -p mainstay --example kube_figures -- bin/mainstay [--quick] [--only WORDS] [--write benches/RESULTS.md]`.
 //!
 //! Both run one after the other on the same file system, with TLS, tokens and RBAC, every write synced, at the same
 //! priority, and under the same small program that counts their syncs and, where it says so, makes each of them 2 ms
-//! slower (`benches/syncs.c`). `--quick` takes a tenth of everything, to see that the program works. `--write` puts the
-//! tables between the marks that the file has for them.
+//! slower (`benches/syncs.c`). `--quick` takes a tenth of everything, to see that the program works. `--only` names some of
+//! `embedded`, `reference`, `start`, `creates`, `objects` and `slow`, with commas between. `--write` puts the tables between
+//! the marks that the file has for them.
+//!
+//! The client is the smallest that speaks HTTP over TLS and is the same for both: it has the two processors together with the
+//! server. The processor time of both stands in the table, since a machine with other work changes it least.
 #![allow(
     clippy::print_stdout,
     clippy::print_stderr,
@@ -19,7 +23,7 @@ mod servers;
 
 use std::{path::PathBuf, time::Duration};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 
 use report::{Figure, Report};
 use servers::{Kind, Server, Setup};
@@ -71,11 +75,12 @@ const SLOWER: Duration = Duration::from_millis(2);
 #[tokio::main]
 async fn main() -> Result<()> {
     let mut binary = PathBuf::from("bin/mainstay");
-    let (mut scale, mut write) = (WHOLE, None);
+    let (mut scale, mut write, mut only) = (WHOLE, None, Only::default());
     let mut arguments = std::env::args().skip(1);
     while let Some(argument) = arguments.next() {
         match argument.as_str() {
             "--quick" => scale = QUICK,
+            "--only" => only = Only::of(&arguments.next().context("--only needs words")?)?,
             "--write" => write = Some(PathBuf::from(arguments.next().context("--write needs a file")?)),
             path => binary = path.into(),
         }
@@ -87,10 +92,21 @@ async fn main() -> Result<()> {
             .with_context(|| format!("no {}", binary.display()))?,
     )?;
     let mut report = Report::new(&setup, scale)?;
-    starts(&setup, scale, &mut report).await?;
-    for kind in [Kind::Embedded, Kind::Reference] {
-        everything(&setup, kind, scale, &mut report).await?;
-        slow_disk(&setup, kind, scale, &mut report).await?;
+    let kinds = only.kinds();
+    if only.has("start") {
+        starts(&setup, &kinds, scale, &mut report).await?;
+    }
+    for kind in kinds {
+        eprintln!("{kind:?}");
+        if only.has("creates") {
+            creates(&setup, kind, scale, &mut report).await?;
+        }
+        if only.has("objects") {
+            objects(&setup, kind, scale, &mut report).await?;
+        }
+        if only.has("slow") {
+            slow_disk(&setup, kind, scale, &mut report).await?;
+        }
     }
     let text = report.text();
     println!("{text}");
@@ -100,9 +116,46 @@ async fn main() -> Result<()> {
     }
 }
 
+/// What is asked for; everything where nothing is named.
+#[derive(Default)]
+struct Only(Vec<String>);
+
+impl Only {
+    const SERVERS: [&str; 2] = ["embedded", "reference"];
+    const PARTS: [&str; 4] = ["start", "creates", "objects", "slow"];
+
+    fn of(words: &str) -> Result<Self> {
+        let words: Vec<String> = words.split(',').map(str::to_owned).collect();
+        for word in &words {
+            let known = Self::SERVERS
+                .iter()
+                .chain(&Self::PARTS)
+                .any(|known| known == word);
+            ensure!(known, "{word:?} is neither a server nor a part");
+        }
+        Ok(Self(words))
+    }
+
+    fn named(&self, word: &str) -> bool {
+        self.0.iter().any(|named| named == word)
+    }
+
+    fn has(&self, part: &str) -> bool {
+        self.named(part) || !Self::PARTS.iter().any(|part| self.named(part))
+    }
+
+    fn kinds(&self) -> Vec<Kind> {
+        match (self.named("embedded"), self.named("reference")) {
+            (true, false) => vec![Kind::Embedded],
+            (false, true) => vec![Kind::Reference],
+            _ => vec![Kind::Embedded, Kind::Reference],
+        }
+    }
+}
+
 /// Starts by turns, so that what else the machine does meets both.
-async fn starts(setup: &Setup, scale: Scale, report: &mut Report) -> Result<()> {
-    for kind in [Kind::Embedded, Kind::Reference] {
+async fn starts(setup: &Setup, kinds: &[Kind], scale: Scale, report: &mut Report) -> Result<()> {
+    for &kind in kinds {
         let mut times = Vec::new();
         for _ in 0..scale.starts {
             let server = Server::start(setup, kind, Duration::ZERO).await?;
@@ -118,22 +171,37 @@ async fn starts(setup: &Setup, scale: Scale, report: &mut Report) -> Result<()> 
     Ok(())
 }
 
-async fn everything(setup: &Setup, kind: Kind, scale: Scale, report: &mut Report) -> Result<()> {
-    eprintln!("{kind:?}");
+async fn creates(setup: &Setup, kind: Kind, scale: Scale, report: &mut Report) -> Result<()> {
     let server = Server::start(setup, kind, Duration::ZERO).await?;
     loads::settled(&server).await?;
     report.add(kind, Figure::IdleMemory, server.resident()?);
-    for (clients, rate, syncs) in [
-        (1, Figure::Creates1, Figure::Syncs1),
-        (32, Figure::Creates32, Figure::Syncs32),
+    for (clients, rate, syncs, processor, client) in [
+        (
+            1,
+            Figure::Creates1,
+            Figure::Syncs1,
+            Figure::Processor1,
+            Figure::ClientProcessor1,
+        ),
+        (
+            32,
+            Figure::Creates32,
+            Figure::Syncs32,
+            Figure::Processor32,
+            Figure::ClientProcessor32,
+        ),
     ] {
         let created = loads::creates(&server, clients, scale.creating).await?;
         report.add(kind, rate, created.each_second);
         report.add(kind, syncs, created.syncs_each);
+        report.add(kind, processor, created.processor_each.server);
+        report.add(kind, client, created.processor_each.client);
     }
-    server.stop()?;
+    server.stop()
+}
 
-    // Without what was created before.
+/// On a server without what was created before.
+async fn objects(setup: &Setup, kind: Kind, scale: Scale, report: &mut Report) -> Result<()> {
     let server = Server::start(setup, kind, Duration::ZERO).await?;
     loads::widgets(&server, scale.objects).await?;
     loads::settled(&server).await?;
@@ -147,7 +215,7 @@ async fn everything(setup: &Setup, kind: Kind, scale: Scale, report: &mut Report
     let (time, peak) = loads::lists_at_once(&server, 20).await?;
     report.add(kind, Figure::ListsAtOnce, time.as_secs_f64() * 1e3);
     report.add(kind, Figure::ListsAtOnceMemory, peak);
-    let late = loads::watch_latency(&server, scale.watchers, scale.changes).await?;
+    let (late, processor) = loads::watch_latency(&server, scale.watchers, scale.changes).await?;
     report.add(
         kind,
         Figure::Latency50,
@@ -158,6 +226,8 @@ async fn everything(setup: &Setup, kind: Kind, scale: Scale, report: &mut Report
         Figure::Latency99,
         client::percentile(&late, 0.99).as_secs_f64() * 1e3,
     );
+    report.add(kind, Figure::ProcessorWatch, processor.server);
+    report.add(kind, Figure::ClientProcessorWatch, processor.client);
     report.add(
         kind,
         Figure::IdleWatch,

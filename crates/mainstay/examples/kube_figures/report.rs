@@ -17,8 +17,12 @@ pub(crate) enum Figure {
     Memory,
     Creates1,
     Syncs1,
+    Processor1,
+    ClientProcessor1,
     Creates32,
     Syncs32,
+    Processor32,
+    ClientProcessor32,
     SlowCreates1,
     SlowSyncs1,
     SlowCreates32,
@@ -28,6 +32,8 @@ pub(crate) enum Figure {
     ListsAtOnceMemory,
     Latency50,
     Latency99,
+    ProcessorWatch,
+    ClientProcessorWatch,
     IdleWatch,
     UpdatesRead,
     UpdatesReadMemory,
@@ -70,6 +76,17 @@ impl Figure {
             Self::Syncs1 => ("… syncs for each".to_owned(), "", Goal::None),
             Self::Creates32 => ("creates, 32 clients".to_owned(), "/s", Goal::AtLeast(3.0)),
             Self::Syncs32 => ("… syncs for each".to_owned(), "", Goal::None),
+            Self::Processor1 | Self::Processor32 => {
+                ("… processor time for each, server".to_owned(), "µs", Goal::None)
+            }
+            Self::ProcessorWatch => (
+                "… processor time for each event, server".to_owned(),
+                "µs",
+                Goal::None,
+            ),
+            Self::ClientProcessor1 | Self::ClientProcessor32 | Self::ClientProcessorWatch => {
+                ("… and the client".to_owned(), "µs", Goal::None)
+            }
             Self::SlowCreates1 => (
                 format!("creates, 1 client, each sync {slower} ms slower"),
                 "/s",

@@ -11,7 +11,7 @@ use std::{
 use anyhow::{Context, Result, bail, ensure};
 use tempfile::TempDir;
 
-use crate::client::Client;
+use crate::client::{Access, Client, SharedConnection};
 
 /// Longer than any start.
 const DEADLINE: Duration = Duration::from_secs(90);
@@ -141,7 +141,7 @@ fn compiled(folder: &Path) -> Result<Option<PathBuf>> {
 
 /// A running server.
 pub(crate) struct Server {
-    kubeconfig: PathBuf,
+    access: Option<Access>,
     processes: Vec<Child>,
     counters: Vec<PathBuf>,
     counted: bool,
@@ -183,7 +183,7 @@ impl Server {
         };
         let began = Instant::now();
         let mut server = Self {
-            kubeconfig,
+            access: None,
             processes: Vec::new(),
             counters: Vec::new(),
             counted: setup.counts_syncs(),
@@ -198,12 +198,13 @@ impl Server {
                 .push(child.with_context(|| format!("{line:?} cannot be started"))?);
             server.counters.push(counter);
         }
-        let mut client = None;
         loop {
-            if client.is_none() && server.kubeconfig.exists() {
-                client = server.client().await.ok();
+            // Not before it is there; the reference's is that of its first start.
+            if server.access.is_none() && kubeconfig.exists() {
+                server.access = Access::read(&kubeconfig).await.ok();
             }
-            if let Some(client) = &client
+            // A refused connection or request says that it is still starting.
+            if let Ok(client) = server.client().await
                 && client.get("/api/v1/namespaces/default/configmaps").await.is_ok()
             {
                 server.took = began.elapsed();
@@ -233,7 +234,15 @@ impl Server {
     }
 
     pub(crate) async fn client(&self) -> Result<Client> {
-        Client::new(&self.kubeconfig).await
+        Client::new(self.access()?).await
+    }
+
+    pub(crate) async fn shared_connection(&self) -> Result<SharedConnection> {
+        SharedConnection::new(self.access()?).await
+    }
+
+    fn access(&self) -> Result<&Access> {
+        self.access.as_ref().context("the server has no kubeconfig yet")
     }
 
     /// How many syncs its processes have made.
@@ -249,18 +258,25 @@ impl Server {
 
     /// Resident memory of its processes, in MiB.
     pub(crate) fn resident(&self) -> Result<f64> {
-        let mut sum = 0;
+        let sum: u64 = self.pids()?.into_iter().map(memory).sum();
+        Ok(sum as f64 / 1024.0)
+    }
+
+    /// Processor time that its processes have taken, in seconds.
+    pub(crate) fn processor(&self) -> Result<f64> {
+        self.pids()?.into_iter().map(processor).sum()
+    }
+
+    fn pids(&self) -> Result<Vec<u32>> {
+        let mut pids = Vec::new();
         for process in &self.processes {
+            pids.extend(descendants(process.id())?);
             // The program that counts syncs is not part of it.
-            let mut pids = descendants(process.id())?;
             if !self.counted {
                 pids.push(process.id());
             }
-            for pid in pids {
-                sum += memory(pid);
-            }
         }
-        Ok(sum as f64 / 1024.0)
+        Ok(pids)
     }
 
     /// Ends its processes, the last started first: kube-apiserver hangs on its way out when etcd is gone.
@@ -329,4 +345,21 @@ fn memory(pid: u32) -> u64 {
     let line = status.lines().find(|line| line.starts_with("VmRSS:"));
     line.and_then(|line| line.split_whitespace().nth(1)?.parse().ok())
         .unwrap_or(0)
+}
+
+/// Ticks a second in what Linux tells programs, whatever its own are.
+const TICKS: f64 = 100.0;
+
+/// In seconds. The threads that have ended are in it.
+pub(crate) fn processor(pid: u32) -> Result<f64> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
+    // The name may hold spaces and parentheses.
+    let (_, fields) = text.rsplit_once(')').context("no state of a process")?;
+    let ticks: u64 = fields
+        .split_whitespace()
+        .skip(11)
+        .take(2)
+        .filter_map(|ticks| ticks.parse::<u64>().ok())
+        .sum();
+    Ok(ticks as f64 / TICKS)
 }
