@@ -103,6 +103,10 @@ fn matches_object(resources: &MatchResources, subject: &Subject<'_>) -> bool {
     let Some(selector) = selecting(resources.object_selector.as_ref()) else {
         return true;
     };
+    // What a connection asks for has no labels, so that no selector selects it, not even one for what is absent.
+    if subject.operation == Operation::Connect {
+        return false;
+    }
     [subject.object, subject.old]
         .into_iter()
         .flatten()

@@ -1,4 +1,4 @@
-//! The requests that policies are asked about: planned writes, deletions, and subresources that create.
+//! The requests that policies are asked about: planned writes, deletions, subresources that create, and connections.
 
 use std::sync::Arc;
 
@@ -158,25 +158,29 @@ impl Api {
             fields.insert("apiVersion".to_owned(), json!(api_version));
             fields.insert("kind".to_owned(), json!(target.kind));
         }
-        let subject = Subject {
-            kind: call.kind,
-            snapshot: call.snapshot,
-            subresource: call.subresource,
-            target,
-            operation: Operation::Create,
-            namespace: call.namespace,
-            name: call.name,
-            object: Some(&object),
-            old: None,
-            author: call.author,
-            dry_run: call.dry_run,
-            options: subject::write_options("CreateOptions", call.manager, call.dry_run, "Warn"),
-        };
-        self.admit(&subject)
+        let options = subject::write_options("CreateOptions", call.manager, call.dry_run, "Warn");
+        self.admit(&call.subject(target, Operation::Create, &object, options))
+    }
+
+    /// Asks the policies about a connection with a workload, of which `object` says what is asked for. With what is to be
+    /// warned of.
+    ///
+    /// # Errors
+    /// As [`Api::admit`].
+    pub(crate) fn admit_connection(
+        &self,
+        call: Creation<'_>,
+        target: Target,
+        object: &Value,
+    ) -> ApiResult<Vec<String>> {
+        if !self.has_policies() {
+            return Ok(Vec::new());
+        }
+        self.admit(&call.subject(target, Operation::Connect, object, Value::Null))
     }
 }
 
-/// The creation of a subresource.
+/// The creation of a subresource, or a connection through one.
 pub(crate) struct Creation<'a> {
     pub(crate) kind: &'a Arc<KindInfo>,
     pub(crate) snapshot: &'a Snapshot,
@@ -186,4 +190,23 @@ pub(crate) struct Creation<'a> {
     pub(crate) author: &'a Identity,
     pub(crate) manager: &'a str,
     pub(crate) dry_run: bool,
+}
+
+impl<'a> Creation<'a> {
+    fn subject(self, target: Target, operation: Operation, object: &'a Value, options: Value) -> Subject<'a> {
+        Subject {
+            kind: self.kind,
+            snapshot: self.snapshot,
+            subresource: self.subresource,
+            target,
+            operation,
+            namespace: self.namespace,
+            name: self.name,
+            object: Some(object),
+            old: None,
+            author: self.author,
+            dry_run: self.dry_run,
+            options,
+        }
+    }
 }

@@ -15,6 +15,8 @@ pub(crate) enum Operation {
     Create,
     Update,
     Delete,
+    /// A client is connected with a workload.
+    Connect,
 }
 
 impl Operation {
@@ -23,6 +25,7 @@ impl Operation {
             Self::Create => "CREATE",
             Self::Update => "UPDATE",
             Self::Delete => "DELETE",
+            Self::Connect => "CONNECT",
         }
     }
 }
@@ -82,7 +85,7 @@ pub(crate) struct Subject<'a> {
     pub(crate) old: Option<&'a Value>,
     pub(crate) author: &'a Identity,
     pub(crate) dry_run: bool,
-    /// The request's options, as `CreateOptions` or another kind of options.
+    /// The request's options, as `CreateOptions` or another kind of options; null for a connection, whose object they are.
     pub(crate) options: Value,
 }
 

@@ -2,6 +2,7 @@
 //! `eviction`, `portforward` and `proxy`.
 //! Requirements KA-010, KA-012, KA-021.
 
+mod connect;
 mod forward;
 mod pod;
 mod proxy;
@@ -86,14 +87,10 @@ impl Api {
                 self.account_token(call, request).await
             }
             ("/serviceaccounts", "token") => Err(not_allowed()),
-            ("/pods", "portforward") if matches!(call.verb, Verb::Get | Verb::Create) => {
-                self.pod_port_forward(call, request).await
+            ("/pods", "portforward" | "exec" | "attach") if matches!(call.verb, Verb::Get | Verb::Create) => {
+                self.connected(call, request).await
             }
-            ("/pods", "exec" | "attach") if matches!(call.verb, Verb::Get | Verb::Create) => {
-                self.pod_process(call)
-            }
-            ("/pods", _) if call.path.is_proxy() => self.pod_proxy(call, request).await,
-            ("/services", _) if call.path.is_proxy() => self.service_proxy(call, request).await,
+            ("/pods" | "/services", _) if call.path.is_proxy() => self.connected(call, request).await,
             ("/pods", "log" | "binding" | "eviction" | "portforward" | "exec" | "attach") => {
                 Err(not_allowed())
             }

@@ -388,3 +388,88 @@ async fn discovery_names_what_reaches_into_pods_as_the_reference_does_ka_005() {
         assert_eq!(found(name), (json!(kind), verbs.clone()), "{name}");
     }
 }
+
+#[tokio::test]
+async fn policies_are_asked_about_connections_before_anything_is_looked_for_ka_010_ka_052() {
+    let server = with_workload().await;
+    let policies = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies";
+    let policy = json!({"metadata": {"name": "closed"}, "spec": {
+    "matchConstraints": {"resourceRules": [{
+        "apiGroups": [""], "apiVersions": ["v1"], "operations": ["CONNECT"],
+        "resources": ["pods/portforward", "pods/exec", "pods/attach", "pods/proxy", "services/proxy"]}]},
+    "validations": [{
+        "expression": "has(object.path) && object.path.startsWith('/open')",
+        "messageExpression": "request.operation + ' ' + request.kind.kind + ' ' + request.subResource + ' ' + request.name \
+                              + (has(object.ports) ? string(object.ports[0]) : '') \
+                              + (has(object.path) ? object.path : '') \
+                              + (request.options == null ? '' : ' with options')",
+    }]}});
+    let answer = server.post(policies, &policy).await;
+    assert_eq!(answer.status, StatusCode::CREATED, "{}", answer.message());
+    let bindings = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings";
+    let binding = json!({"metadata": {"name": "closed"}, "spec": {
+        "policyName": "closed", "validationActions": ["Deny"]}});
+    let answer = server.post(bindings, &binding).await;
+    assert_eq!(answer.status, StatusCode::CREATED, "{}", answer.message());
+    for (path, resource, message) in [
+        (
+            format!("{PODS}/missing/portforward?ports=8080,4000"),
+            "pods \"missing\"",
+            "CONNECT PodPortForwardOptions portforward missing8080",
+        ),
+        (
+            format!("{PODS}/p/exec?command=ls"),
+            "pods \"p\"",
+            "CONNECT PodExecOptions exec p",
+        ),
+        (
+            format!("{PODS}/p/attach"),
+            "pods \"p\"",
+            "CONNECT PodAttachOptions attach p",
+        ),
+        (
+            format!("{PODS}/p:8080/proxy"),
+            "pods \"p:8080\"",
+            "CONNECT PodProxyOptions proxy p:8080",
+        ),
+        (
+            format!("{SERVICES}/orders/proxy/a%20b?x=1"),
+            "services \"orders\"",
+            "CONNECT ServiceProxyOptions proxy orders/a b",
+        ),
+    ] {
+        let answer = server.post(&path, &Value::Null).await;
+        assert_eq!(
+            (answer.status, answer.message()),
+            (
+                StatusCode::UNPROCESSABLE_ENTITY,
+                format!(
+                    "{resource} is forbidden: ValidatingAdmissionPolicy 'closed' with binding 'closed' denied request: {message}"
+                )
+            ),
+            "{path}"
+        );
+    }
+    let answer = server.get(&format!("{SERVICES}/orders/proxy/open/1")).await;
+    assert_eq!(answer.status, StatusCode::IM_A_TEAPOT, "{}", answer.message());
+    // A policy that only warns is heard with the answer.
+    let warning = json!({"spec": {"validationActions": ["Warn"]}});
+    let answer = server.merge(&format!("{bindings}/closed"), &warning).await;
+    assert_eq!(answer.status, StatusCode::OK, "{}", answer.message());
+    for path in [
+        format!("{SERVICES}/orders/proxy/closed"),
+        format!("{PODS}/missing/portforward"),
+    ] {
+        let answer = server.get(&path).await;
+        assert!(
+            answer
+                .headers
+                .get("warning")
+                .unwrap()
+                .to_str()
+                .unwrap()
+                .contains("CONNECT"),
+            "{path}"
+        );
+    }
+}

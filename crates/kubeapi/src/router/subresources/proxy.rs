@@ -229,7 +229,7 @@ fn forwarded(call: &Call, host: &str, request: Request) -> ApiResult<http::Reque
 }
 
 /// What follows `…/RESOURCE/NAME/proxy`, as the client wrote it.
-fn target(uri: &Uri, resource: &str) -> String {
+pub(super) fn target(uri: &Uri, resource: &str) -> String {
     let mut rest = uri.path();
     // The resource stands once before its name; a namespace of the same name comes earlier.
     let before = format!("/{resource}/");
