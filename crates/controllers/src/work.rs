@@ -8,12 +8,14 @@
 //!
 //! Objects that cannot be read (they bypassed admission) do not disturb the others: they are reported and skipped.
 
+mod guarded;
+
 use std::{convert::Infallible, fmt::Debug, hash::Hash, sync::Arc, time::Duration};
 
 use futures::{Stream, StreamExt, TryStreamExt};
 use kube::{
     Api, Resource, ResourceExt,
-    core::{DeserializeGuard, NamespaceResourceScope},
+    core::NamespaceResourceScope,
     runtime::{
         WatchStreamExt,
         controller::{Action, Config, Error as ControllerError, applier},
@@ -32,6 +34,7 @@ use crate::{
     error::ReconcileError,
     events::{Notice, Publisher},
 };
+pub(crate) use guarded::Guarded;
 
 /// References that wait to be scheduled. A full queue makes the watches wait, which loses nothing.
 const QUEUE: usize = 1024;
@@ -58,9 +61,6 @@ impl<K> Watched for K where
         + 'static
 {
 }
-
-/// An object, or why it cannot be read.
-pub(crate) type Guarded<K> = DeserializeGuard<K>;
 
 /// A reference to an object of a controller's own kind.
 pub(crate) type Reference<K> = ObjectRef<Guarded<K>>;

@@ -237,7 +237,6 @@ fn dependents<K: Watched>(
 mod tests {
     #![allow(clippy::unwrap_used)]
 
-    use kube::core::DeserializeGuard;
     use serde_json::{Value, json};
 
     use super::*;
@@ -255,7 +254,7 @@ mod tests {
                 "lastTransitionTime": "2026-01-01T00:00:00Z",
             }] },
         });
-        DeserializeGuard(Ok(serde_json::from_value(pack).unwrap()))
+        Guarded(Ok(serde_json::from_value(pack).unwrap()))
     }
 
     #[test]
