@@ -15,6 +15,7 @@ mod report;
 mod tools;
 mod watches;
 mod workload;
+mod written;
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -33,6 +34,7 @@ use self::{
     decision::Blocked,
     gather::Gathered,
     report::{Built, Report},
+    written::Written,
 };
 use crate::{
     error::{ReconcileError, is_not_found},
@@ -48,9 +50,18 @@ struct Controller {
     publisher: Publisher,
     /// Secrets and ConfigMaps that each agent's last reconcile looked at.
     dependencies: Arc<Dependencies<Reference<AgentRuntime>>>,
+    /// What was written of each agent's objects.
+    written: Arc<Written>,
 }
 
 impl Controller {
+    fn writer(&self) -> apply::Writer<'_> {
+        apply::Writer {
+            client: &self.client,
+            written: &self.written,
+        }
+    }
+
     /// Everything of OM-255, in order. The first stage that is not usable ends it.
     async fn build(&self, agent: &AgentRuntime, report: &mut Report) -> Result<(), Stop> {
         let findings = validation::agent_runtime::validate(&agent.spec);
@@ -83,7 +94,7 @@ impl Controller {
         report: &mut Report,
     ) -> Result<(), Stop> {
         let objects = workload::build(agent, gathered, &self.options);
-        let built = Box::pin(apply::apply(&self.client, agent, objects)).await;
+        let built = Box::pin(apply::apply(self.writer(), agent, objects)).await;
         match built {
             Ok(deployment) => {
                 let ready = deployment
@@ -192,7 +203,7 @@ impl Reconciler<AgentRuntime> for Controller {
         let outcome = match Box::pin(self.build(agent, &mut report)).await {
             Err(Stop::Withdrawn { blocked, left }) => {
                 let secret = workload::tool_secrets(agent, &left);
-                Err(match apply::withdraw(&self.client, agent, &secret).await {
+                Err(match apply::withdraw(self.writer(), agent, &secret).await {
                     Ok(()) => Stop::Blocked(blocked),
                     Err(error) => Stop::Error(error),
                 })

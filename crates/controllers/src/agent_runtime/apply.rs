@@ -14,11 +14,18 @@ use mainstay_resources::{condition_types, names, omnia::AgentRuntime, reasons};
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
-use super::{repair, workload::Objects};
+use super::{repair, workload::Objects, written::Written};
 use crate::{
     error::{ReconcileError, is_invalid},
     status::FIELD_MANAGER,
 };
+
+/// Where the objects are written, and what is known to be there.
+#[derive(Clone, Copy)]
+pub(super) struct Writer<'a> {
+    pub(super) client: &'a Client,
+    pub(super) written: &'a Written,
+}
 
 /// A write of the workload that failed, and the condition that says so (OM-282, OM-283).
 pub(super) struct Failure {
@@ -30,13 +37,13 @@ pub(super) struct Failure {
 /// Applies everything, the Service beside what the pods are made from. A Service that cannot be written keeps no change
 /// from the pods, and the other way round.
 pub(super) async fn apply(
-    client: &Client,
+    writer: Writer<'_>,
     agent: &AgentRuntime,
     objects: Objects,
 ) -> Result<Deployment, Vec<Failure>> {
     let name = agent.name_any();
-    let service = owned::<Service>(client, agent, &name, &objects.service);
-    let (service, deployment) = tokio::join!(service, pods(client, agent, &objects));
+    let service = owned::<Service>(writer, agent, &name, &objects.service);
+    let (service, deployment) = tokio::join!(service, pods(writer, agent, &objects));
     let service = service.map_err(|error| Failure {
         condition: condition_types::SERVICE_READY,
         reason: reasons::SERVICE_FAILED,
@@ -55,7 +62,7 @@ pub(super) async fn apply(
 
 /// What pods read comes before the Deployment that makes them read it.
 async fn pods(
-    client: &Client,
+    writer: Writer<'_>,
     agent: &AgentRuntime,
     objects: &Objects,
 ) -> Result<Deployment, ReconcileError> {
@@ -67,37 +74,37 @@ async fn pods(
     );
     // Not given up at the first failure: a write that is under way is waited for.
     let (tools, providers, secrets) = tokio::join!(
-        owned::<ConfigMap>(client, agent, &tools, &objects.tools),
-        owned::<ConfigMap>(client, agent, &providers, &objects.providers),
-        owned::<Secret>(client, agent, &secrets, &objects.tool_secrets),
+        owned::<ConfigMap>(writer, agent, &tools, &objects.tools),
+        owned::<ConfigMap>(writer, agent, &providers, &objects.providers),
+        owned::<Secret>(writer, agent, &secrets, &objects.tool_secrets),
     );
     tools?;
     providers?;
     secrets?;
-    owned::<Deployment>(client, agent, &name, &objects.deployment).await
+    owned::<Deployment>(writer, agent, &name, &objects.deployment).await
 }
 
 /// Takes credentials that are gone out of the tool Secret of an agent that runs already, so that its calls are refused
 /// and not made with a credential that was withdrawn (OM-403).
 pub(super) async fn withdraw(
-    client: &Client,
+    writer: Writer<'_>,
     agent: &AgentRuntime,
     tool_secrets: &Value,
 ) -> Result<(), ReconcileError> {
     let name = names::tool_secrets(&agent.name_any());
     let namespace = agent.namespace().unwrap_or_default();
-    let present = Api::<Secret>::namespaced(client.clone(), &namespace)
+    let present = Api::<Secret>::namespaced(writer.client.clone(), &namespace)
         .get_metadata_opt(&name)
         .await
         .map_err(ReconcileError::api(format!("read Secret {namespace}/{name}")))?;
     if present.is_some() {
-        owned::<Secret>(client, agent, &name, tool_secrets).await?;
+        owned::<Secret>(writer, agent, &name, tool_secrets).await?;
     }
     Ok(())
 }
 
 async fn owned<K>(
-    client: &Client,
+    writer: Writer<'_>,
     agent: &AgentRuntime,
     name: &str,
     object: &Value,
@@ -111,18 +118,21 @@ where
 {
     let namespace = agent.namespace().unwrap_or_default();
     let kind = K::kind(&());
-    let api: Api<K> = Api::namespaced(client.clone(), &namespace);
+    let api: Api<K> = Api::namespaced(writer.client.clone(), &namespace);
     let existing = api
-        .get_metadata_opt(name)
+        .get_opt(name)
         .await
         .map_err(ReconcileError::api(format!("read {kind} {namespace}/{name}")))?;
-    // An object of the same name that is not ours is not taken over. Deleting it wakes the agent.
-    if let Some(existing) = existing
-        && !is_ours(&existing, agent)
-    {
-        return Err(ReconcileError::Missing {
-            message: format!("{kind} {namespace}/{name} exists and does not belong to the agent"),
-        });
+    if let Some(existing) = existing {
+        // An object of the same name that is not ours is not taken over. Deleting it wakes the agent.
+        if !is_ours(&existing, agent) {
+            return Err(ReconcileError::Missing {
+                message: format!("{kind} {namespace}/{name} exists and does not belong to the agent"),
+            });
+        }
+        if writer.written.holds(agent, object, &existing) {
+            return Ok(existing);
+        }
     }
     let operation = || format!("apply {kind} {namespace}/{name}");
     let parameters = PatchParams::apply(FIELD_MANAGER).force();
@@ -146,7 +156,9 @@ where
         }
         Err(error) => return Err(ReconcileError::api(operation())(error)),
     };
-    Ok(repaired(&api, &applied, object).await?.unwrap_or(applied))
+    let stored = repaired(&api, &applied, object).await?.unwrap_or(applied);
+    writer.written.note(agent, object, &stored);
+    Ok(stored)
 }
 
 /// Whether an object was made for the agent. One that lost its owner is still ours when we applied it and nobody else

@@ -18,6 +18,7 @@ use super::{
     Controller,
     gather::{CONFIG_MAP, SECRET},
     pods,
+    written::Written,
 };
 use crate::{
     events::Publisher,
@@ -33,12 +34,14 @@ type Agents = Store<Guarded<AgentRuntime>>;
 pub(crate) async fn run(client: Client, options: ControllersOptions, cancellation: CancellationToken) {
     let mut work: Work<AgentRuntime> = Work::new("agent-runtime-controller", client.clone(), cancellation);
     let dependencies = Arc::new(Dependencies::new());
-    let forgetting = Arc::clone(&dependencies);
+    let written = Arc::new(Written::default());
+    let forgetting = (Arc::clone(&dependencies), Arc::clone(&written));
     let mut revisions = Seen::new();
     work.own(move |agent, change| {
         let key = reference(agent);
         if change == Change::Deleted {
-            forgetting.forget(&key);
+            forgetting.0.forget(&key);
+            forgetting.1.forget(agent.meta());
         }
         if revisions.changed(agent, Revision::of(agent, change)) {
             vec![key]
@@ -58,6 +61,7 @@ pub(crate) async fn run(client: Client, options: ControllersOptions, cancellatio
         client,
         options,
         dependencies,
+        written,
     };
     work.run(3, controller).await;
 }
