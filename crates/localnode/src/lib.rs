@@ -5,7 +5,7 @@
 //! |---|---|---|
 //! | controllers | `deployment`, `replica_set`, `job`, `cron_job`, `endpoints`, `autoscaler`, `root_certificate` | what kube-controller-manager does for these kinds; an autoscaler is told that nobody acts on it |
 //! | binding | `scheduler` | gives each Pod the one Node there is |
-//! | running | `node` | what a kubelet does, for Pods of our own image |
+//! | running | `node` | what a kubelet does: Pods of our own image as tasks or processes, others in a container engine |
 //! | Services | [`services`], [`pods`], [`dialing`] | from a Service's name or a Pod's port to a live endpoint; what kube-proxy and DNS do, and a kubelet for port-forwards |
 //!
 //! Each of the first three can be switched off ([`Parts`]), because another program may do it: a real cluster has all of
@@ -13,7 +13,7 @@
 //! running Pods: their routers, their logs, connections to them, and what Service names mean.
 //!
 //! What this crate must never do: keep state of its own that the API does not have (a restart starts from the objects),
-//! write anything but through the API, let one Pod's failure reach another, or run a foreign image.
+//! write anything but through the API, let one Pod's failure reach another, or touch a container of an engine that is not its own.
 //!
 //! Start reading at `node/pod.rs` (the life of a Pod), then `deployment/plan.rs`.
 

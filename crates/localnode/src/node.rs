@@ -1,5 +1,5 @@
 //! The node agent: runs the Pods that are bound to this Node, as tasks of this process or each as a process of its own. What
-//! a kubelet does, for Pods of our own image.
+//! a kubelet does. Containers of other images run in a container engine (`engine.rs`).
 //!
 //! One watch brings the Pods; each has a task of its own (`pod.rs`), so that one that waits or fails holds up no other.
 //! `image.rs` says what can run here, `objects.rs`, `environment.rs`, `volumes.rs` and `mount.rs` fill a container's

@@ -4,6 +4,8 @@
 mod cluster {
     mod containers;
     mod endpoints;
+    pub(crate) mod engine;
+    mod foreign;
     mod jobs;
     pub(crate) mod world;
 }

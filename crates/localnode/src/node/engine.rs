@@ -33,16 +33,11 @@ pub(super) const WORK: Duration = Duration::from_secs(120);
 const SEARCHES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(15));
 /// No call may be cut by the client itself: each has a deadline of its own.
 const CLIENT_SECONDS: u64 = 24 * 60 * 60;
-/// Versions of the API that are spoken, the better one first: Docker 25 and later know the first, those before and Podman
-/// the second, which Docker 29 no longer speaks.
-const VERSIONS: [ClientVersion; 2] = [version(44), version(41)];
-
-const fn version(minor_version: usize) -> ClientVersion {
-    ClientVersion {
-        major_version: 1,
-        minor_version,
-    }
-}
+/// What the client is told of versions. It asks without one in its paths, which every engine answers in its own.
+const VERSION: ClientVersion = ClientVersion {
+    major_version: 1,
+    minor_version: 44,
+};
 
 /// The label that says which data directory a container belongs to.
 const OWNER: &str = "dev.mainstay.data-directory";
@@ -95,6 +90,9 @@ impl EngineError {
 fn words(error: &bollard::errors::Error) -> String {
     use bollard::errors::Error;
     let text = match error {
+        Error::DockerResponseServerError { status_code, message } if message.trim().is_empty() => {
+            format!("the container engine answered with status {status_code}")
+        }
         Error::DockerResponseServerError { message, .. } => message.clone(),
         Error::DockerStreamError { error } => error.clone(),
         Error::RequestTimeoutError => "the container engine did not answer in time".to_owned(),
@@ -263,29 +261,17 @@ impl Drop for Claim {
 
 async fn greet(socket: &Path) -> Result<Engine, String> {
     let path = socket.to_str().ok_or("the path is no text")?;
-    let mut refused = String::new();
-    for version in &VERSIONS {
-        let docker =
-            Docker::connect_with_unix(path, CLIENT_SECONDS, version).map_err(|error| match error {
-                bollard::errors::Error::SocketNotFoundError(_) => "no such socket".to_owned(),
-                other => other.to_string(),
-            })?;
-        match within(GREETING, docker.version()).await {
-            Ok(answer) => {
-                let podman = answer
-                    .components
-                    .iter()
-                    .flatten()
-                    .any(|component| component.name.contains("Podman"));
-                return Ok(Engine {
-                    docker,
-                    scheme: if podman { "podman" } else { "docker" },
-                });
-            }
-            // It speaks another version.
-            Err(error) if error.status() == Some(400) => refused = error.to_string(),
-            Err(error) => return Err(error.to_string()),
-        }
-    }
-    Err(refused)
+    let docker = Docker::connect_with_unix(path, CLIENT_SECONDS, &VERSION).map_err(|error| match error {
+        bollard::errors::Error::SocketNotFoundError(_) => "no such socket".to_owned(),
+        other => other.to_string(),
+    })?;
+    let answer = within(GREETING, docker.version())
+        .await
+        .map_err(|error| error.to_string())?;
+    let mut components = answer.components.iter().flatten();
+    let podman = components.any(|component| component.name.contains("Podman"));
+    Ok(Engine {
+        docker,
+        scheme: if podman { "podman" } else { "docker" },
+    })
 }

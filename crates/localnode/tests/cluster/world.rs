@@ -14,7 +14,8 @@ use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Client, Resource};
 use mainstay_kubeapi::{Api as KubeApi, ApiOptions, Identity};
 use mainstay_localnode::{
-    BackOffOptions, Clients, Handle, Isolation, JobBackOffOptions, LocalNode, LocalNodeOptions, Parts,
+    BackOffOptions, Clients, ContainerEngineOptions, Handle, Isolation, JobBackOffOptions, LocalNode,
+    LocalNodeOptions, Parts,
 };
 use mainstay_store::kube::{KubeOptions, KubeStore};
 use mainstay_telemetry::clock::{self, SharedClock};
@@ -28,7 +29,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-const DEADLINE: Duration = Duration::from_secs(30);
+pub(crate) const DEADLINE: Duration = Duration::from_secs(30);
 
 pub(crate) struct World {
     folder: tempfile::TempDir,
@@ -85,6 +86,37 @@ impl World {
         Self::run(folder, api, api_stop, shared, parts, back_off)
     }
 
+    /// A cluster whose Pods of images by others run in the engine at `socket`.
+    pub(crate) async fn start_in_engine(socket: &Path, back_off: BackOffOptions) -> Self {
+        let mut world = Self::start_with(
+            Parts {
+                controllers: false,
+                binding: false,
+                running: false,
+            },
+            back_off,
+        )
+        .await;
+        world.stop.cancel();
+        tokio::time::timeout(DEADLINE, &mut world.running)
+            .await
+            .unwrap()
+            .unwrap();
+        let engine = ContainerEngineOptions {
+            sockets: vec![socket.to_owned()],
+            used: world.folder().join("container-engine"),
+            kubernetes: "https://127.0.0.1:1".to_owned(),
+            certificate_authority: CERTIFICATE.to_owned(),
+        };
+        Self::run_with(
+            world.folder,
+            world.api,
+            world.api_stop,
+            world.shared,
+            (Parts::default(), back_off, Some(engine)),
+        )
+    }
+
     fn run(
         folder: tempfile::TempDir,
         api: KubeApi,
@@ -92,6 +124,16 @@ impl World {
         shared: TestShared,
         parts: Parts,
         back_off: BackOffOptions,
+    ) -> Self {
+        Self::run_with(folder, api, api_stop, shared, (parts, back_off, None))
+    }
+
+    fn run_with(
+        folder: tempfile::TempDir,
+        api: KubeApi,
+        api_stop: CancellationToken,
+        shared: TestShared,
+        (parts, back_off, engine): (Parts, BackOffOptions, Option<ContainerEngineOptions>),
     ) -> Self {
         let client = api.client(Identity::component("localnode"));
         let node = LocalNode::new(LocalNodeOptions {
@@ -107,6 +149,7 @@ impl World {
             parts,
             isolation: Isolation::Task,
         })
+        .with_container_engine(engine)
         .with_back_off(back_off)
         .with_job_back_off(JobBackOffOptions {
             initial: Duration::from_millis(1),

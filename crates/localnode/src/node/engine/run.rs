@@ -123,7 +123,7 @@ enum StartFailure {
 impl ForeignRun {
     /// Runs the container to its end. When this is dropped the container is removed.
     pub(in crate::node) async fn run(self) -> Outcome {
-        let starting = self.cancellation.run_until_cancelled(self.start());
+        let starting = self.cancellation.run_until_cancelled(Box::pin(self.start()));
         let started = match starting.await {
             None => return Outcome::NotStarted,
             Some(Err(message)) => {
@@ -147,7 +147,7 @@ impl ForeignRun {
             id: id.clone(),
             ports,
         };
-        let ended = self.follow(&target, &log.0).await;
+        let ended = Box::pin(self.follow(&target, &log.0)).await;
         let outcome = self.outcome(ended, &log.0);
         if let Err(error) = remove(&engine, &id).await {
             tracing::debug!(%error, container = id, "a container that ended is removed later");
