@@ -156,10 +156,11 @@ mod tests {
         let (near, mut far) = tokio::io::duplex(1_000);
         let mut stream = Coalesced::new(near, false);
         stream.write_all(b"one ").await.unwrap();
-        stream
+        let written = stream
             .write_vectored(&[IoSlice::new(b"two "), IoSlice::new(b"three ")])
             .await
             .unwrap();
+        assert_eq!(written, b"two three ".len());
         let mut seen = [0; 64];
         assert!(futures::poll!(std::pin::pin!(far.read(&mut seen))).is_pending());
         let large = vec![b'x'; 3 * COLLECTED];
