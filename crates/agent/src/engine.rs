@@ -1,8 +1,9 @@
 //! One agent's engine: opens sessions, continues what a crash left open, and ends in an orderly way.
 
+use std::collections::HashSet;
 use std::future::Future;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use mainstay_telemetry::clock::SharedClock;
@@ -12,7 +13,8 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
-use crate::hub::Hubs;
+use crate::claims::{ClaimError, Claimed, SessionClaims};
+use crate::hub::{Hub, Hubs};
 use crate::journal::{Journal, JournalError, OpenTurn, SessionKey};
 use crate::limits::Limits;
 use crate::metrics::EngineMetrics;
@@ -39,6 +41,8 @@ pub struct EngineOptions {
     pub journal: Arc<dyn Journal>,
     /// Live sessions of this process. Engines that serve the same agent must share them.
     pub hubs: Hubs,
+    /// Which process may go on with a session.
+    pub claims: Arc<dyn SessionClaims>,
     /// Tells the time.
     pub clock: SharedClock,
     /// Gives ids.
@@ -89,6 +93,21 @@ pub(crate) struct Shared {
     /// Ends every turn where it stands, like a crash would.
     stop: CancellationToken,
     tracker: TaskTracker,
+    // A std mutex: held to insert or take out an entry. Turns that this engine runs or is about to.
+    turns: Mutex<HashSet<String>>,
+}
+
+/// A turn that this engine runs or is about to, until this is dropped.
+#[derive(Debug)]
+pub(crate) struct TurnHere {
+    pub(crate) turn: String,
+    shared: Arc<Shared>,
+}
+
+impl Drop for TurnHere {
+    fn drop(&mut self) {
+        self.shared.turns().remove(&self.turn);
+    }
 }
 
 impl Engine {
@@ -114,6 +133,7 @@ impl Engine {
                 draining: AtomicBool::new(false),
                 stop: CancellationToken::new(),
                 tracker: TaskTracker::new(),
+                turns: Mutex::default(),
             }),
         })
     }
@@ -132,8 +152,16 @@ impl Engine {
         }
         let id = requested.unwrap_or_else(|| shared.options.random.uuid());
         let key = shared.key(&id.to_string());
-        let mut last_seq = 0;
+        // Had before the store is asked: what is stored after that is shown by this hub, and none is made that knows less.
+        let hub = shared.options.hubs.get(&key, 0);
         if requested.is_some() {
+            // Read behind whatever another process still does in it; given back at once, as nothing runs yet.
+            let claim = shared
+                .options
+                .claims
+                .claim(&key)
+                .await
+                .map_err(SessionError::from)?;
             let facts = shared
                 .options
                 .journal
@@ -148,12 +176,12 @@ impl Engine {
                 .ok();
             match facts {
                 Some(facts) if oldest.is_none_or(|oldest| facts.last_activity >= oldest) => {
-                    last_seq = facts.last_seq;
+                    hub.raise(facts.last_seq);
                 }
                 _ => return Err(SessionError::Expired { session: id }),
             }
+            drop(claim);
         }
-        let hub = shared.options.hubs.get(&key, last_seq);
         let pack = shared.packs.current().await;
         Ok(SessionHandle::new(
             Arc::clone(shared),
@@ -165,7 +193,8 @@ impl Engine {
     }
 
     /// Continues the turns that were running when the process ended (contract 7). Returns how many.
-    /// Turns that another engine of this process still runs are left to it.
+    /// Turns that another engine of this process or another process still runs are left to it, and taken up when it gave
+    /// them up. What this engine runs already, or waits to, is not counted.
     ///
     /// # Errors
     ///
@@ -177,14 +206,16 @@ impl Engine {
             .open_turns(&options.namespace, &options.agent)
             .await?;
         let pack = self.shared.packs.current().await;
-        let count = open.len();
+        let mut count = 0;
         for OpenTurn { key, turn } in open {
-            let last_seq = options
-                .journal
-                .find_session(&key)
-                .await?
-                .map_or(0, |facts| facts.last_seq);
-            let hub = options.hubs.get(&key, last_seq);
+            let hub = options.hubs.get(&key, 0);
+            if let Some(facts) = options.journal.find_session(&key).await? {
+                hub.raise(facts.last_seq);
+            }
+            let Some(turn) = self.shared.take_on(&turn) else {
+                continue;
+            };
+            count += 1;
             let (shared, pack) = (Arc::clone(&self.shared), Arc::clone(&pack));
             self.shared
                 .spawn("turn-resumed", turn::resume(shared, hub, pack, turn));
@@ -242,6 +273,25 @@ impl Engine {
 impl Shared {
     pub(crate) fn is_draining(&self) -> bool {
         self.draining.load(Ordering::SeqCst)
+    }
+
+    /// Takes a turn on; `None` when this engine runs it already or is about to.
+    pub(crate) fn take_on(self: &Arc<Self>, turn: &str) -> Option<TurnHere> {
+        self.turns().insert(turn.to_owned()).then(|| TurnHere {
+            turn: turn.to_owned(),
+            shared: Arc::clone(self),
+        })
+    }
+
+    fn turns(&self) -> MutexGuard<'_, HashSet<String>> {
+        self.turns.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Claims the session of `hub` for a turn, and brings the hub up to date with what other processes did.
+    pub(crate) async fn claim(&self, hub: &Hub) -> Result<Claimed, ClaimError> {
+        let claimed = self.options.claims.claim(&hub.key).await?;
+        hub.raise(claimed.last_seq);
+        Ok(claimed)
     }
 
     /// The provider entry called `name`. A model without entries of its own is the one that serves prompts.

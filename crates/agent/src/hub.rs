@@ -157,7 +157,8 @@ impl Hub {
         }
     }
 
-    fn raise(&self, last_seq: u64) {
+    /// Takes note of events that were stored elsewhere.
+    pub(crate) fn raise(&self, last_seq: u64) {
         let mut live = lock(&self.live);
         live.last_seq = live.last_seq.max(last_seq);
     }

@@ -10,11 +10,12 @@ use std::fmt::Debug;
 use async_trait::async_trait;
 use jiff::Timestamp;
 use mainstay_llm::Message;
+use serde::{Deserialize, Serialize};
 
 use crate::event::{Event, Payload};
 
 /// Which session of which agent.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct SessionKey {
     /// Namespace of the agent.
     pub namespace: String,
@@ -25,7 +26,7 @@ pub struct SessionKey {
 }
 
 /// What is known of a stored session.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SessionFacts {
     /// Last time something was stored in it.
     pub last_activity: Timestamp,
@@ -34,7 +35,7 @@ pub struct SessionFacts {
 }
 
 /// A message of the conversation as models see it.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct HistoryMessage {
     /// Unique within the session.
     pub message_id: String,
@@ -61,7 +62,7 @@ impl Entry {
 }
 
 /// A turn that was started and has no end.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OpenTurn {
     /// Its session.
     pub key: SessionKey,

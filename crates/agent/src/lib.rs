@@ -17,6 +17,7 @@
 
 pub mod budget;
 pub mod builtin;
+pub mod claims;
 mod cooldowns;
 pub mod engine;
 pub mod event;
@@ -28,6 +29,7 @@ pub mod metrics;
 pub mod model_entry;
 pub mod pack;
 pub mod pack_source;
+pub mod remote;
 pub mod session;
 pub mod tool;
 mod turn;
@@ -44,4 +46,4 @@ pub use pack_source::{FixedPack, LoadedPack, PackError, PackFile, PackSource};
 pub use session::{IncomingMessage, SendError, SessionError, SessionHandle, Ticket};
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 use tokio::sync::oneshot;
 use uuid::Uuid;
 
+use crate::claims::ClaimError;
 use crate::engine::Shared;
 use crate::event::{Caller, Event};
 use crate::hub::{self, ClientAttachment, ClientReply, FirstCopy, Hub, SubscriptionError};
@@ -26,9 +27,24 @@ pub enum SessionError {
     /// The store cannot tell; never reported as expiry (OM-528). May be retried.
     #[error("session storage is unavailable")]
     Unavailable(#[source] JournalError),
+    /// Another Pod of the agent, which is being replaced, is still busy in it. To be retried.
+    #[error("session {session} is still busy in another Pod of the agent")]
+    Elsewhere {
+        /// The session.
+        session: String,
+    },
     /// The agent is about to end.
     #[error("the agent is draining")]
     Draining,
+}
+
+impl From<ClaimError> for SessionError {
+    fn from(error: ClaimError) -> Self {
+        match error {
+            ClaimError::Elsewhere { session } => Self::Elsewhere { session },
+            ClaimError::Unavailable(cause) => Self::Unavailable(JournalError::Unavailable(cause)),
+        }
+    }
 }
 
 /// Why a message was not accepted. Nothing of it was stored.
@@ -54,12 +70,33 @@ pub enum SendError {
         /// The limit in bytes.
         limit: usize,
     },
+    /// Another Pod of the agent, which is being replaced, is still busy in the session. To be retried.
+    #[error("the session is still busy in another Pod of the agent")]
+    Elsewhere,
     /// The store did not take it.
     #[error("the message could not be stored")]
     Unavailable(#[source] JournalError),
     /// The agent is about to end, or ended before the message's turn came.
     #[error("the agent is draining")]
     Draining,
+}
+
+impl From<ClaimError> for SendError {
+    fn from(error: ClaimError) -> Self {
+        match error {
+            ClaimError::Elsewhere { .. } => Self::Elsewhere,
+            ClaimError::Unavailable(cause) => Self::Unavailable(JournalError::Unavailable(cause)),
+        }
+    }
+}
+
+impl From<JournalError> for SendError {
+    fn from(error: JournalError) -> Self {
+        match error {
+            JournalError::Duplicate { turn, .. } => Self::Duplicate { turn },
+            other => Self::Unavailable(other),
+        }
+    }
 }
 
 /// What a user sends.

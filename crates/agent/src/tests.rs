@@ -9,6 +9,6 @@ mod kills;
 mod sessions;
 mod skills;
 mod subscription;
-mod support;
+pub(crate) mod support;
 mod tool_calls;
 mod turns;

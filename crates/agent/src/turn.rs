@@ -17,9 +17,11 @@ pub(crate) mod surface;
 
 use std::sync::Arc;
 
+use mainstay_telemetry::text::with_causes;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
-use crate::engine::Shared;
+use crate::claims::{ClaimError, Claimed};
+use crate::engine::{Shared, TurnHere};
 use crate::hub::{Hub, KeyReservation};
 use crate::journal::{JournalError, collect_events};
 use crate::pack_source::LoadedPack;
@@ -54,40 +56,32 @@ pub(crate) async fn begin(beginning: Beginning) {
         permit,
     } = beginning;
     let running = Arc::clone(&hub.turn).lock_owned().await;
-    // A turn that the store refused to take further comes first: its part of the conversation is not complete.
-    let ready = match hub.take_suspended() {
-        Some(open) => go_on(&shared, &hub, &pack, &open).await,
-        None => Ok(()),
-    };
-    let begun = match ready {
-        Ok(()) => Driver::begin(shared, Arc::clone(&hub), pack, turn.clone(), message).await,
+    let here = shared.take_on(&turn);
+    let begun = match ready(&shared, &hub, &pack).await {
+        Ok(claimed) => Driver::begin(shared, Arc::clone(&hub), pack, turn.clone(), message)
+            .await
+            .map(|driver| (driver, claimed))
+            .map_err(SendError::from),
         Err(error) => Err(error),
     };
     match begun {
-        Ok(driver) => {
+        Ok((driver, claimed)) => {
             if let Some(reservation) = reservation {
                 reservation.accepted(&turn);
             }
             // The sender may be gone; its turn runs all the same (contract 9).
             let _ = started.send(Ok(()));
             Box::pin(driver.run()).await;
+            drop(claimed);
         }
         Err(error) => {
-            let reason = error.to_string();
-            let refused = match error {
-                JournalError::Duplicate { turn, .. } => {
-                    if let Some(reservation) = reservation {
-                        reservation.accepted(&turn);
-                    }
-                    SendError::Duplicate { turn }
-                }
-                other => {
-                    // Copies that wait are sent again: their senders learn what this one learns.
-                    drop(reservation);
-                    SendError::Unavailable(other)
-                }
-            };
-            if started.send(Err(refused)).is_err() {
+            let reason = with_causes(&error);
+            match (&error, reservation) {
+                (SendError::Duplicate { turn }, Some(reservation)) => reservation.accepted(turn),
+                // Copies that wait are sent again: their senders learn what this one learns.
+                (_, reservation) => drop(reservation),
+            }
+            if started.send(Err(error)).is_err() {
                 // Its sender has left: this line is all that tells of it.
                 tracing::warn!(
                     session = hub.key.session,
@@ -97,17 +91,51 @@ pub(crate) async fn begin(beginning: Beginning) {
             }
         }
     }
+    drop(here);
     drop(running);
     drop(permit);
 }
 
+/// Claims the session and continues what is open in it: its part of the conversation is not complete. The caller holds the
+/// session's turn.
+async fn ready(shared: &Arc<Shared>, hub: &Arc<Hub>, pack: &Arc<LoadedPack>) -> Result<Claimed, SendError> {
+    let claimed = shared.claim(hub).await?;
+    // What the store refused to take further, and what another process left.
+    let suspended = hub.take_suspended();
+    for open in suspended.iter().chain(&claimed.open_turns) {
+        go_on(shared, hub, pack, open).await?;
+    }
+    Ok(claimed)
+}
+
 /// Waits for the session's turn and continues a turn that was found open.
-pub(crate) async fn resume(shared: Arc<Shared>, hub: Arc<Hub>, pack: Arc<LoadedPack>, turn: String) {
+pub(crate) async fn resume(shared: Arc<Shared>, hub: Arc<Hub>, pack: Arc<LoadedPack>, here: TurnHere) {
+    let turn = &here.turn;
     // It counts as the running turn, unless the session is full of messages already.
     let permit = Arc::clone(&hub.admission).try_acquire_owned().ok();
     let running = Arc::clone(&hub.turn).lock_owned().await;
-    if let Err(error) = go_on(&shared, &hub, &pack, &turn).await {
-        tracing::error!(turn, session = hub.key.session, %error, "an open turn cannot be continued now");
+    let claimed = loop {
+        match shared.claim(&hub).await {
+            // The one who has it runs the turn, or leaves it to this one.
+            Err(ClaimError::Elsewhere { .. }) => {}
+            other => break other,
+        }
+    };
+    let continued = match claimed {
+        Ok(claimed) => {
+            let continued = go_on(&shared, &hub, &pack, turn).await;
+            drop(claimed);
+            continued.map_err(|error| with_causes(&error))
+        }
+        Err(error) => Err(with_causes(&error)),
+    };
+    if let Err(error) = continued {
+        tracing::error!(
+            turn,
+            session = hub.key.session,
+            error,
+            "an open turn cannot be continued now"
+        );
     }
     drop(running);
     drop(permit);

@@ -48,6 +48,7 @@ use mainstay_telemetry::clock::SharedClock;
 use mainstay_telemetry::random::SharedRandom;
 use mainstay_telemetry::task;
 use mainstay_workload::Roles;
+use mainstay_workload::process::calls::Answers;
 use tokio_util::sync::CancellationToken;
 
 pub use job::JobBackOffOptions;
@@ -122,6 +123,8 @@ pub struct ProcessOptions {
     pub certificate_authority: String,
     /// The roles that the program runs so. Those that share state with this process stay tasks of it.
     pub roles: BTreeSet<String>,
+    /// Answers what the processes ask for; without it they share nothing.
+    pub answers: Option<Arc<dyn Answers>>,
 }
 
 /// What a local node is built from.

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use tokio::{net::TcpListener, sync::watch};
 use tokio_util::sync::CancellationToken;
 
-use crate::{Connector, FileRoot};
+use crate::{Connector, FileRoot, process::calls::Caller};
 
 /// Everything a role may use. Cloning shares it.
 #[derive(Clone)]
@@ -29,8 +29,15 @@ pub struct WorkloadContext {
     pub readiness: Readiness,
     /// Cancelled when the Pod is to end. The role stops accepting work, finishes what it must, and returns.
     pub cancellation: CancellationToken,
+    /// Where the process is the workload's alone, the way to ask the server for what they share.
+    pub server: Option<Caller>,
+}
+
+impl WorkloadContext {
     /// Whether the process is the workload's alone: what ends the process then ends nobody else.
-    pub own_process: bool,
+    pub fn own_process(&self) -> bool {
+        self.server.is_some()
+    }
 }
 
 impl std::fmt::Debug for WorkloadContext {

@@ -28,7 +28,7 @@ use crate::{
 };
 
 /// One step of a scripted answer.
-pub(super) enum Say {
+pub(crate) enum Say {
     Text(&'static str),
     Call(&'static str, &'static str, Value),
     /// A call with its provider's mark.
@@ -48,11 +48,11 @@ pub(super) enum Say {
 
 /// Answers from a list of scripts and remembers what it was asked.
 #[derive(Default)]
-pub(super) struct ScriptedModel {
+pub(crate) struct ScriptedModel {
     name: &'static str,
     scripts: Mutex<VecDeque<Vec<Say>>>,
-    pub(super) requests: Mutex<Vec<Request>>,
-    pub(super) asked: Notify,
+    pub(crate) requests: Mutex<Vec<Request>>,
+    pub(crate) asked: Notify,
 }
 
 impl std::fmt::Debug for ScriptedModel {
@@ -62,11 +62,11 @@ impl std::fmt::Debug for ScriptedModel {
 }
 
 impl ScriptedModel {
-    pub(super) fn new(scripts: Vec<Vec<Say>>) -> Arc<Self> {
+    pub(crate) fn new(scripts: Vec<Vec<Say>>) -> Arc<Self> {
         Self::named("scripted", scripts)
     }
 
-    pub(super) fn named(name: &'static str, scripts: Vec<Vec<Say>>) -> Arc<Self> {
+    pub(crate) fn named(name: &'static str, scripts: Vec<Vec<Say>>) -> Arc<Self> {
         Arc::new(Self {
             name,
             scripts: Mutex::new(scripts.into()),
@@ -74,11 +74,11 @@ impl ScriptedModel {
         })
     }
 
-    pub(super) fn request(&self, index: usize) -> Request {
+    pub(crate) fn request(&self, index: usize) -> Request {
         self.requests.lock().unwrap()[index].clone()
     }
 
-    pub(super) fn count(&self) -> usize {
+    pub(crate) fn count(&self) -> usize {
         self.requests.lock().unwrap().len()
     }
 }
@@ -154,7 +154,7 @@ impl Model for ScriptedModel {
 
 /// What a scripted tool does with a call.
 #[derive(Clone)]
-pub(super) enum Does {
+pub(crate) enum Does {
     Answers(&'static str),
     Fails(&'static str),
     Echoes,
@@ -164,14 +164,14 @@ pub(super) enum Does {
 }
 
 #[derive(Clone)]
-pub(super) struct ScriptedTool {
-    pub(super) does: Does,
-    pub(super) denied: Option<&'static str>,
-    pub(super) repeat_safe: bool,
-    pub(super) runs: Runs,
+pub(crate) struct ScriptedTool {
+    pub(crate) does: Does,
+    pub(crate) denied: Option<&'static str>,
+    pub(crate) repeat_safe: bool,
+    pub(crate) runs: Runs,
 }
 
-pub(super) fn tool(does: Does) -> ScriptedTool {
+pub(crate) fn tool(does: Does) -> ScriptedTool {
     ScriptedTool {
         does,
         denied: None,
@@ -182,13 +182,13 @@ pub(super) fn tool(does: Does) -> ScriptedTool {
 
 /// Tools that count what reaches their backends.
 #[derive(Default)]
-pub(super) struct ScriptedTools {
+pub(crate) struct ScriptedTools {
     tools: BTreeMap<&'static str, ScriptedTool>,
-    pub(super) calls: Mutex<Vec<ToolRequest>>,
-    pub(super) called: Notify,
-    pub(super) running: AtomicUsize,
-    pub(super) most_running: AtomicUsize,
-    pub(super) ceiling: Option<Duration>,
+    pub(crate) calls: Mutex<Vec<ToolRequest>>,
+    pub(crate) called: Notify,
+    pub(crate) running: AtomicUsize,
+    pub(crate) most_running: AtomicUsize,
+    pub(crate) ceiling: Option<Duration>,
 }
 
 impl std::fmt::Debug for ScriptedTools {
@@ -198,7 +198,7 @@ impl std::fmt::Debug for ScriptedTools {
 }
 
 impl ScriptedTools {
-    pub(super) fn new(tools: Vec<(&'static str, ScriptedTool)>) -> Arc<Self> {
+    pub(crate) fn new(tools: Vec<(&'static str, ScriptedTool)>) -> Arc<Self> {
         Arc::new(Self {
             tools: tools.into_iter().collect(),
             ..Self::default()
@@ -206,7 +206,7 @@ impl ScriptedTools {
     }
 
     /// How often a call reached the backend of `name`.
-    pub(super) fn count(&self, name: &str) -> usize {
+    pub(crate) fn count(&self, name: &str) -> usize {
         self.calls
             .lock()
             .unwrap()
@@ -287,9 +287,9 @@ impl ToolRunner for ScriptedTools {
 
 /// Sessions in memory. Answers at once, so that tests can pause the time.
 #[derive(Debug, Default)]
-pub(super) struct MemoryJournal {
+pub(crate) struct MemoryJournal {
     sessions: Mutex<HashMap<SessionKey, MemorySession>>,
-    pub(super) broken: AtomicBool,
+    pub(crate) broken: AtomicBool,
 }
 
 #[derive(Debug, Default)]
@@ -428,7 +428,7 @@ impl Journal for MemoryJournal {
 
 /// A pack whose bytes can be edited.
 #[derive(Debug)]
-pub(super) struct EditablePack(pub(super) Mutex<Vec<u8>>);
+pub(crate) struct EditablePack(pub(crate) Mutex<Vec<u8>>);
 
 impl PackSource for EditablePack {
     fn read(&self) -> std::io::Result<Vec<u8>> {
@@ -436,7 +436,7 @@ impl PackSource for EditablePack {
     }
 }
 
-pub(super) fn pack_json(prompt: Value) -> Value {
+pub(crate) fn pack_json(prompt: Value) -> Value {
     let mut main =
         json!({"id": "main", "name": "Main", "version": "1.0.0", "system_template": "Help.", "tools": ["*"]});
     for (name, value) in prompt.as_object().unwrap() {
@@ -449,17 +449,17 @@ pub(super) fn pack_json(prompt: Value) -> Value {
 }
 
 /// Builds engines over one world, so that a second one can take up what the first left.
-pub(super) struct World {
-    pub(super) model: Arc<ScriptedModel>,
-    pub(super) tools: Arc<ScriptedTools>,
-    pub(super) journal: Arc<dyn Journal>,
-    pub(super) clock: Arc<ManualClock>,
-    pub(super) random: Arc<SeededRandom>,
-    pub(super) options: EngineOptions,
+pub(crate) struct World {
+    pub(crate) model: Arc<ScriptedModel>,
+    pub(crate) tools: Arc<ScriptedTools>,
+    pub(crate) journal: Arc<dyn Journal>,
+    pub(crate) clock: Arc<ManualClock>,
+    pub(crate) random: Arc<SeededRandom>,
+    pub(crate) options: EngineOptions,
 }
 
 impl World {
-    pub(super) fn new(
+    pub(crate) fn new(
         scripts: Vec<Vec<Say>>,
         tools: Vec<(&'static str, ScriptedTool)>,
         prompt: Value,
@@ -467,7 +467,7 @@ impl World {
         Self::over(Arc::new(MemoryJournal::default()), scripts, tools, prompt)
     }
 
-    pub(super) fn over(
+    pub(crate) fn over(
         journal: Arc<dyn Journal>,
         scripts: Vec<Vec<Say>>,
         tools: Vec<(&'static str, ScriptedTool)>,
@@ -484,6 +484,7 @@ impl World {
             tools: tools.clone(),
             journal: journal.clone(),
             hubs: Hubs::new(),
+            claims: Arc::new(crate::claims::OnlyProcess),
             clock: clock.clone(),
             random: random.clone(),
             limits: Limits::default(),
@@ -500,12 +501,12 @@ impl World {
         }
     }
 
-    pub(super) async fn engine(&self) -> Engine {
+    pub(crate) async fn engine(&self) -> Engine {
         Engine::start(self.options.clone()).await.unwrap()
     }
 
     /// A later process over the same store: nothing of the live state is left.
-    pub(super) fn restarted(&self, scripts: Vec<Vec<Say>>) -> Self {
+    pub(crate) fn restarted(&self, scripts: Vec<Vec<Say>>) -> Self {
         let model = ScriptedModel::new(scripts);
         let options = EngineOptions {
             models: vec![ModelEntry::plain("main", model.clone())],
@@ -523,30 +524,30 @@ impl World {
     }
 }
 
-pub(super) fn message(content: &str) -> IncomingMessage {
+pub(crate) fn message(content: &str) -> IncomingMessage {
     IncomingMessage {
         content: content.to_owned(),
         ..IncomingMessage::default()
     }
 }
 
-pub(super) fn metadata(values: Value) -> Map<String, Value> {
+pub(crate) fn metadata(values: Value) -> Map<String, Value> {
     values.as_object().unwrap().clone()
 }
 
-pub(super) fn ends_turn(event: &Event) -> bool {
+pub(crate) fn ends_turn(event: &Event) -> bool {
     event.ends_turn()
 }
 
 /// Sends a message and returns everything that happened until its turn ended.
-pub(super) async fn converse(session: &SessionHandle, incoming: IncomingMessage) -> Vec<Event> {
+pub(crate) async fn converse(session: &SessionHandle, incoming: IncomingMessage) -> Vec<Event> {
     let events = session.subscribe(None);
     let mut ticket = session.send(incoming).unwrap();
     ticket.started().await.unwrap();
     until_end(events, &ticket).await
 }
 
-pub(super) async fn until_end(
+pub(crate) async fn until_end(
     events: impl Stream<Item = Result<Arc<Event>, SubscriptionError>>,
     ticket: &Ticket,
 ) -> Vec<Event> {
@@ -564,7 +565,7 @@ pub(super) async fn until_end(
 }
 
 /// The stored events of a session, from the store itself.
-pub(super) fn key_of(session: &SessionHandle) -> SessionKey {
+pub(crate) fn key_of(session: &SessionHandle) -> SessionKey {
     SessionKey {
         namespace: "default".to_owned(),
         agent: "helpdesk".to_owned(),
@@ -572,16 +573,16 @@ pub(super) fn key_of(session: &SessionHandle) -> SessionKey {
     }
 }
 
-pub(super) async fn stored(world: &World, session: &SessionHandle) -> Vec<Event> {
+pub(crate) async fn stored(world: &World, session: &SessionHandle) -> Vec<Event> {
     let key = key_of(session);
     world.journal.events_after(&key, 0, 10_000).await.unwrap()
 }
 
-pub(super) fn kinds<E: Borrow<Event>>(events: &[E]) -> Vec<&str> {
+pub(crate) fn kinds<E: Borrow<Event>>(events: &[E]) -> Vec<&str> {
     events.iter().map(|event| event.borrow().kind.as_str()).collect()
 }
 
-pub(super) fn find<'a, E: Borrow<Event> + std::fmt::Debug>(events: &'a [E], kind: &str) -> &'a Value {
+pub(crate) fn find<'a, E: Borrow<Event> + std::fmt::Debug>(events: &'a [E], kind: &str) -> &'a Value {
     &events
         .iter()
         .map(Borrow::borrow)
@@ -590,7 +591,7 @@ pub(super) fn find<'a, E: Borrow<Event> + std::fmt::Debug>(events: &'a [E], kind
         .data
 }
 
-pub(super) fn all<'a, E: Borrow<Event>>(events: &'a [E], kind: &str) -> Vec<&'a Value> {
+pub(crate) fn all<'a, E: Borrow<Event>>(events: &'a [E], kind: &str) -> Vec<&'a Value> {
     events
         .iter()
         .map(Borrow::borrow)
@@ -600,7 +601,7 @@ pub(super) fn all<'a, E: Borrow<Event>>(events: &'a [E], kind: &str) -> Vec<&'a 
 }
 
 /// The text that a reader has put together from pieces.
-pub(super) fn text_of<E: Borrow<Event>>(events: &[E]) -> String {
+pub(crate) fn text_of<E: Borrow<Event>>(events: &[E]) -> String {
     all(events, "model.delta")
         .iter()
         .map(|data| data["text"].as_str().unwrap())
@@ -608,13 +609,13 @@ pub(super) fn text_of<E: Borrow<Event>>(events: &[E]) -> String {
 }
 
 /// One message in a new session, and everything that happened until it was answered.
-pub(super) async fn run(world: &World, text: &str) -> Vec<Event> {
+pub(crate) async fn run(world: &World, text: &str) -> Vec<Event> {
     let session = world.engine().await.open_session(None).await.unwrap();
     converse(&session, message(text)).await
 }
 
 /// The results that the model reads in its request number `index`.
-pub(super) fn results(world: &World, index: usize) -> Vec<(String, bool)> {
+pub(crate) fn results(world: &World, index: usize) -> Vec<(String, bool)> {
     world
         .model
         .request(index)

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use mainstay_workload::process::calls::{Answer, Answering, LONGEST_MESSAGE};
 use mainstay_workload::process::{ServiceRoute, Start, ToServer, ToWorkload};
 use mainstay_workload::{LogSink, Readiness};
 use rustix::process::{Pid, Signal, kill_process};
@@ -20,6 +21,8 @@ use tokio::io::{AsyncRead, AsyncWriteExt};
 use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::process::{Child, Command};
+use tokio::sync::mpsc;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::container::{ContainerPorts, Outcome};
@@ -32,8 +35,6 @@ use ending::Ending;
 const LAST_WORDS: Duration = Duration::from_secs(2);
 /// How often a process is told at most where Services lead.
 const TELLS_EVERY: Duration = Duration::from_millis(20);
-/// The longest message of a process, in bytes.
-const LONGEST_MESSAGE: usize = 64 * 1024;
 
 /// A container that is to run as a process.
 pub(super) struct Process {
@@ -59,13 +60,17 @@ impl Process {
             return failed(io::Error::other("its output cannot be read"));
         };
         let (reader, mut writer) = channel.into_split();
+        // Begun before the process hears who it is, and ended once the process is.
+        let conversation = self.options.answers.as_ref();
+        let conversation = conversation.and_then(|answers| answers.begin(&self.start));
+        let (answering, answers) = Answering::new(conversation);
         let sent = self.start.services.clone();
         let first = ToWorkload::Start(Box::new(self.start));
         if let Err(error) = tell(&mut writer, &first).await {
             // It may have ended by itself, and then its end says more.
             tracing::debug!(%error, "a process does not hear what it is");
         }
-        let hearing = hear(reader, &self.ports, &self.readiness);
+        let hearing = hear(reader, &self.ports, &self.readiness, &answering);
         let out_of_memory = AtomicBool::new(false);
         let reading = async {
             let said = |line: &str| {
@@ -81,7 +86,7 @@ impl Process {
             )
             .0
         };
-        let telling = keep_told(writer, &self.services, sent);
+        let telling = keep_told(writer, &self.services, sent, answers);
         let (mut reading, mut telling) = (std::pin::pin!(reading), std::pin::pin!(telling));
         let mut heard = None;
         let status = {
@@ -165,28 +170,48 @@ async fn tell(writer: &mut OwnedWriteHalf, message: &ToWorkload) -> io::Result<(
     writer.write_all(&line).await
 }
 
-/// Tells a process where Services lead, whenever one leads elsewhere, until it does not listen any more.
-async fn keep_told(mut writer: OwnedWriteHalf, services: &Services, mut sent: Vec<ServiceRoute>) {
+/// Tells a process the answers to its calls, and where Services lead whenever one leads elsewhere, until it does not listen
+/// any more.
+async fn keep_told(
+    mut writer: OwnedWriteHalf,
+    services: &Services,
+    mut sent: Vec<ServiceRoute>,
+    mut answers: mpsc::Receiver<Answer>,
+) {
     let mut changes = services.changes();
-    while changes.changed().await.is_ok() {
-        let routes = services.routes();
-        if routes != sent {
-            if tell(&mut writer, &ToWorkload::Services(routes.clone()))
-                .await
-                .is_err()
-            {
-                return;
+    let (mut following, mut behind, mut not_before) = (true, false, Instant::now());
+    loop {
+        let message = tokio::select! {
+            changed = changes.changed(), if following && !behind => {
+                (following, behind) = (changed.is_ok(), changed.is_ok());
+                continue;
             }
-            sent = routes;
+            () = tokio::time::sleep_until(not_before), if behind => {
+                (behind, not_before) = (false, Instant::now() + TELLS_EVERY);
+                let routes = services.routes();
+                if routes == sent {
+                    continue;
+                }
+                sent.clone_from(&routes);
+                ToWorkload::Services(routes)
+            }
+            Some(answer) = answers.recv() => ToWorkload::Answer(answer),
+            // Dropped, the channel would tell the process that this server is gone.
+            else => return std::future::pending().await,
+        };
+        if tell(&mut writer, &message).await.is_err() {
+            return;
         }
-        tokio::time::sleep(TELLS_EVERY).await;
     }
-    // Dropped, the channel would tell the process that this server is gone.
-    std::future::pending().await
 }
 
 /// Hears a process to its end; why its role failed, if it said so.
-async fn hear(reader: OwnedReadHalf, ports: &ContainerPorts, readiness: &Readiness) -> Option<String> {
+async fn hear(
+    reader: OwnedReadHalf,
+    ports: &ContainerPorts,
+    readiness: &Readiness,
+    answering: &Answering,
+) -> Option<String> {
     let mut failure = None;
     lines::each_of(reader, LONGEST_MESSAGE, |line| match serde_json::from_str(line) {
         Ok(ToServer::Ready) => readiness.ready(),
@@ -198,6 +223,7 @@ async fn hear(reader: OwnedReadHalf, ports: &ContainerPorts, readiness: &Readine
             _ => tracing::warn!(port, %address, "a process listens where its Pod does not"),
         },
         Ok(ToServer::Failed(why)) => failure = Some(why),
+        Ok(ToServer::Call(call)) => answering.take(call),
         Err(error) => tracing::warn!(%error, "a message of a process cannot be read"),
     })
     .await;

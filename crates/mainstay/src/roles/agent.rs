@@ -16,6 +16,7 @@ use mainstay_agent::{
     Budget, Budgets, Engine, EngineMetrics, EngineOptions, Hubs, Limits, ModelEntry, PackFile, PackSource,
     budget::BudgetLimits,
     builtin,
+    claims::OnlyProcess,
     tool::{NoTools, ToolRunner},
 };
 use mainstay_controllers::tool_registry::Reporter;
@@ -145,6 +146,7 @@ impl Agent {
             tools: self.tools(configuration, context, policy).await?,
             journal: Arc::new(self.payload.clone()),
             hubs: self.hubs.clone(),
+            claims: Arc::new(OnlyProcess),
             clock: Arc::clone(&self.clock),
             random: Arc::clone(&self.random),
             limits: Limits {

@@ -16,7 +16,7 @@ const SPINNING: usize = 8;
 /// Fails as `arguments` say. What would end the server with it is refused in the server.
 pub(super) async fn fail(context: &WorkloadContext, arguments: &[&str]) -> Result<(), RoleError> {
     let own_process = || {
-        if context.own_process {
+        if context.own_process() {
             return Ok(());
         }
         Err(RoleError::new(format!(

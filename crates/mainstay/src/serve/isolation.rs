@@ -29,6 +29,7 @@ pub(super) fn of(
         kubernetes: format!("https://{}", serving.address),
         certificate_authority: serving.certificate_authority.clone(),
         roles: roles::without_shared_state(clock).into_keys().collect(),
+        answers: None,
     }))
 }
 

@@ -175,6 +175,10 @@ async fn open_existing(facade: &Facade, requested: &str) -> Result<SessionHandle
                 let text = "the session cannot be looked up at the moment; try again";
                 ServerFrame::error(ErrorCode::InternalError, text)
             }
+            SessionError::Elsewhere { .. } => ServerFrame::error(
+                ErrorCode::AgentUnavailable,
+                "the session is still busy in the Pod that this one replaces; try again",
+            ),
             SessionError::Draining => {
                 ServerFrame::error(ErrorCode::AgentUnavailable, "the agent is about to end")
             }
@@ -320,7 +324,7 @@ impl Connection<'_> {
             SendError::Duplicate { turn } => return self.accepted_before(turn.clone()).await,
             SendError::Waiting(_) | SendError::TooLong { .. } => ErrorCode::InvalidMessage,
             SendError::Busy => ErrorCode::RateLimited,
-            SendError::Draining => ErrorCode::AgentUnavailable,
+            SendError::Draining | SendError::Elsewhere => ErrorCode::AgentUnavailable,
             SendError::Unavailable(source) => {
                 tracing::error!(session = self.view.session_id, error = %source, "a message cannot be stored");
                 ErrorCode::InternalError

@@ -20,10 +20,12 @@ use rustix::process::{Resource, Rlimit, Signal, getpid, getrlimit, kill_process,
 use tokio::{
     net::TcpListener,
     signal::unix::{SignalKind, signal},
+    sync::mpsc,
 };
 use tokio_util::sync::CancellationToken;
 
 use super::{
+    calls::{Caller, LONGEST_MESSAGE},
     message::{KubernetesAccess, Port, Start, ToServer, ToWorkload},
     routes::RouteTable,
 };
@@ -34,8 +36,6 @@ use crate::{
 
 /// Threads that roles run on. A Pod's share of a laptop, not the whole of it.
 const THREADS: usize = 2;
-/// The longest message of the server, in bytes: all Services of a large set of manifests, many times over.
-const LONGEST_MESSAGE: u64 = 64 << 20;
 /// What a Rust program that panics exits with.
 const PANICKED: u8 = 101;
 
@@ -82,7 +82,7 @@ pub fn run(roles: &Roles) -> Result<u8, ProcessError> {
     let mut messages = BufReader::new(reading);
     let start = match next(&mut messages).map_err(ProcessError::Start)? {
         Some(ToWorkload::Start(start)) => *start,
-        Some(ToWorkload::Services(_)) | None => {
+        Some(ToWorkload::Services(_) | ToWorkload::Answer(_)) | None => {
             let error = io::Error::new(io::ErrorKind::InvalidData, "it is not what begins a workload");
             return Err(ProcessError::Start(error));
         }
@@ -94,10 +94,19 @@ pub fn run(roles: &Roles) -> Result<u8, ProcessError> {
         .ok_or_else(|| ProcessError::UnknownRole(start.role.clone()))?;
     let routes = RouteTable::new(start.services.clone());
     let followed = routes.clone();
+    let (caller, calls) = Caller::new();
+    let answered = caller.clone();
     // Not a task: a role that keeps every thread of the runtime busy must not outlive the server either.
     std::thread::Builder::new()
         .name("server".to_owned())
-        .spawn(move || follow(&mut messages, &followed))
+        .spawn(move || follow(&mut messages, &followed, &answered))
+        .map_err(ProcessError::SetUp)?;
+    let server = Server::new(channel);
+    let sending = server.clone();
+    // A call may be long, and the server slow to read it: no thread of the runtime waits for that.
+    std::thread::Builder::new()
+        .name("calls".to_owned())
+        .spawn(move || sending.send(calls))
         .map_err(ProcessError::SetUp)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(THREADS)
@@ -105,7 +114,7 @@ pub fn run(roles: &Roles) -> Result<u8, ProcessError> {
         .enable_all()
         .build()
         .map_err(ProcessError::SetUp)?;
-    let code = runtime.block_on(work(role, start, routes, Server::new(channel)));
+    let code = runtime.block_on(work(role, start, routes, server, caller));
     // What the role left running ends with the process.
     runtime.shutdown_background();
     code
@@ -126,7 +135,12 @@ fn channel() -> Result<UnixStream, ProcessError> {
 /// The server's next message; `None` after its end.
 fn next(messages: &mut BufReader<UnixStream>) -> io::Result<Option<ToWorkload>> {
     let mut line = String::new();
-    if messages.by_ref().take(LONGEST_MESSAGE).read_line(&mut line)? == 0 {
+    if messages
+        .by_ref()
+        .take(LONGEST_MESSAGE as u64)
+        .read_line(&mut line)?
+        == 0
+    {
         return Ok(None);
     }
     serde_json::from_str(&line)
@@ -135,10 +149,11 @@ fn next(messages: &mut BufReader<UnixStream>) -> io::Result<Option<ToWorkload>> 
 }
 
 /// Hears the server for as long as there is one.
-fn follow(messages: &mut BufReader<UnixStream>, routes: &RouteTable) {
+fn follow(messages: &mut BufReader<UnixStream>, routes: &RouteTable, caller: &Caller) {
     while let Ok(Some(message)) = next(messages) {
         match message {
             ToWorkload::Services(services) => routes.replace(services),
+            ToWorkload::Answer(answer) => caller.answered(answer),
             ToWorkload::Start(_) => break,
         }
     }
@@ -173,6 +188,7 @@ async fn work(
     start: Start,
     routes: RouteTable,
     server: Server,
+    caller: Caller,
 ) -> Result<u8, ProcessError> {
     let mut terminate = signal(SignalKind::terminate()).map_err(ProcessError::SetUp)?;
     let cancellation = CancellationToken::new();
@@ -217,7 +233,7 @@ async fn work(
         }),
         readiness,
         cancellation,
-        own_process: true,
+        server: Some(caller),
     };
     let running = task::spawn("role", async move { role.run(context).await });
     let (code, error) = match running.await {
@@ -298,9 +314,20 @@ impl Server {
             return;
         };
         line.push(b'\n');
+        self.write(&line);
+    }
+
+    /// Sends calls as they come, for as long as any may come.
+    fn send(&self, mut calls: mpsc::Receiver<Vec<u8>>) {
+        while let Some(line) = calls.blocking_recv() {
+            self.write(&line);
+        }
+    }
+
+    fn write(&self, line: &[u8]) {
         let mut channel = self.channel.lock().unwrap_or_else(PoisonError::into_inner);
         // A server that is gone takes this process along.
-        let _ = channel.write_all(&line);
+        let _ = channel.write_all(line);
     }
 }
 

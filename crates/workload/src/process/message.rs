@@ -4,6 +4,7 @@ use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use super::calls::{Answer, Call};
 use super::routes::ServiceRoute;
 use crate::context::ReadinessState;
 
@@ -15,6 +16,8 @@ pub enum ToWorkload {
     Start(Box<Start>),
     /// All Services, whenever one leads elsewhere.
     Services(Vec<ServiceRoute>),
+    /// The answer to a call.
+    Answer(Answer),
 }
 
 /// What the process says.
@@ -34,6 +37,8 @@ pub enum ToServer {
     NotReady(String),
     /// The role ended in an error; the process exits next.
     Failed(String),
+    /// It asks for something that it shares with the server.
+    Call(Call),
 }
 
 impl From<ReadinessState> for ToServer {

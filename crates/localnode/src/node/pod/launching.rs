@@ -141,7 +141,7 @@ impl Worker {
             ports: Arc::new(ports),
             readiness: launch.readiness,
             cancellation: launch.cancellation,
-            own_process: false,
+            server: None,
         };
         Ok(as_task(role, context).boxed())
     }

@@ -161,6 +161,7 @@ pub(super) async fn engine(
         tools: Arc::new(ClientTool),
         journal: Arc::new(store.clone()),
         hubs: Hubs::new(),
+        claims: Arc::new(mainstay_agent::claims::OnlyProcess),
         clock: clock::system(),
         random: random::system(),
         limits: Limits::default(),
