@@ -1,15 +1,19 @@
 //! What a reader sees, whenever it comes and however slow it is (contract 2).
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
+use async_trait::async_trait;
 use futures::StreamExt;
 use jiff::Timestamp;
 use proptest::prelude::*;
+use serde_json::json;
+use tokio::sync::Notify;
 
 use super::support::*;
 use crate::event::{Event, Message, ModelDone, ModelFailed, ModelStarted, Payload};
 use crate::hub::{Hub, Hubs, subscribe};
-use crate::journal::{Entry, Journal, SessionKey};
+use crate::journal::{Entry, HistoryMessage, Journal, JournalError, OpenTurn, SessionFacts, SessionKey};
 
 fn key() -> SessionKey {
     SessionKey {
@@ -265,4 +269,93 @@ async fn a_reader_is_told_when_the_turn_cannot_be_stored() {
     let error = events.next().await.unwrap().unwrap_err();
     assert!(matches!(error, crate::SubscriptionError::TurnSuspended));
     assert!(events.next().await.is_none());
+}
+
+/// A journal that keeps the first answer about a session back until it is told to give it.
+#[derive(Debug)]
+struct LateFacts {
+    journal: MemoryJournal,
+    held: Mutex<Option<Arc<Notify>>>,
+    asked: Notify,
+}
+
+#[async_trait]
+impl Journal for LateFacts {
+    async fn create_session(&self, key: &SessionKey, now: Timestamp) -> Result<(), JournalError> {
+        self.journal.create_session(key, now).await
+    }
+
+    async fn find_session(&self, key: &SessionKey) -> Result<Option<SessionFacts>, JournalError> {
+        let facts = self.journal.find_session(key).await;
+        let held = self.held.lock().unwrap().take();
+        if let Some(held) = held {
+            self.asked.notify_one();
+            held.notified().await;
+        }
+        facts
+    }
+
+    async fn append(
+        &self,
+        key: &SessionKey,
+        turn: &str,
+        now: Timestamp,
+        entry: Entry,
+    ) -> Result<Vec<Event>, JournalError> {
+        self.journal.append(key, turn, now, entry).await
+    }
+
+    async fn events_after(
+        &self,
+        key: &SessionKey,
+        after: u64,
+        limit: usize,
+    ) -> Result<Vec<Event>, JournalError> {
+        self.journal.events_after(key, after, limit).await
+    }
+
+    async fn messages(&self, key: &SessionKey, limit: usize) -> Result<Vec<HistoryMessage>, JournalError> {
+        self.journal.messages(key, limit).await
+    }
+
+    async fn open_turns(&self, namespace: &str, agent: &str) -> Result<Vec<OpenTurn>, JournalError> {
+        self.journal.open_turns(namespace, agent).await
+    }
+}
+
+#[tokio::test]
+async fn who_opens_a_session_while_its_turn_ends_reads_that_end() {
+    let journal = Arc::new(LateFacts {
+        journal: MemoryJournal::default(),
+        held: Mutex::default(),
+        asked: Notify::new(),
+    });
+    let answers = vec![vec![Say::Text("One.")], vec![Say::Text("Two.")]];
+    let world = World::over(journal.clone(), answers, vec![], json!({}));
+    let engine = world.engine().await;
+    let session = engine.open_session(None).await.unwrap();
+    let id = session.id();
+    converse(&session, message("first")).await;
+    drop(session);
+    let gate = Arc::new(Notify::new());
+    *journal.held.lock().unwrap() = Some(gate.clone());
+    let mut opening = Box::pin(engine.open_session(Some(id)));
+    assert!(futures::poll!(&mut opening).is_pending());
+    journal.asked.notified().await;
+    // What the store said of it is old once this turn has ended, and nobody else listens to the session then.
+    let other = engine.open_session(Some(id)).await.unwrap();
+    let seen = converse(&other, message("second")).await;
+    let turn = seen.last().unwrap().turn.clone();
+    drop(other);
+    engine.drain(Duration::from_secs(5)).await;
+    gate.notify_one();
+    let session = opening.await.unwrap();
+    let mut events = Box::pin(session.subscribe(Some(0)));
+    loop {
+        let next = tokio::time::timeout(Duration::from_secs(5), events.next()).await;
+        let event = next.expect("the end of the turn is read").unwrap().unwrap();
+        if ends_turn(&event) && event.turn == turn {
+            return;
+        }
+    }
 }
