@@ -56,6 +56,13 @@ pub(super) enum Ask {
     },
     /// [`crate::journal::Journal::open_turns`].
     OpenTurns { namespace: String, agent: String },
+    /// Signs for whom a tool is called; the agent and its namespace are those of the process. Answered with the token.
+    Sign {
+        end_user: String,
+        session: String,
+        registry: String,
+        handler: String,
+    },
 }
 
 /// A session that the process has now.

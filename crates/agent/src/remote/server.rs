@@ -4,8 +4,10 @@ use std::fmt::{self, Debug};
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use mainstay_tools::delegation::{DelegationRequest, DelegationSigner};
 use mainstay_workload::process::Start;
 use mainstay_workload::process::calls::{Answers, Conversation, Refusal};
+use secrecy::ExposeSecret;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -25,6 +27,8 @@ pub struct AgentServerOptions {
     pub role: String,
     /// Where conversations are kept.
     pub journal: Arc<dyn Journal>,
+    /// Signs for whom an agent calls a tool.
+    pub delegation: Arc<dyn DelegationSigner>,
 }
 
 /// Answers the processes of agents. Clones share who has which session.
@@ -61,6 +65,7 @@ impl Answers for AgentServer {
             process: self.register.begin(),
             register: Arc::clone(&self.register),
             journal: Arc::clone(&self.options.journal),
+            delegation: Arc::clone(&self.options.delegation),
         }))
     }
 }
@@ -73,6 +78,7 @@ struct AgentConversation {
     process: u64,
     register: Arc<Register>,
     journal: Arc<dyn Journal>,
+    delegation: Arc<dyn DelegationSigner>,
 }
 
 #[async_trait]
@@ -143,6 +149,24 @@ impl Conversation for AgentConversation {
             Ask::OpenTurns { namespace, agent } => {
                 self.may_read(&namespace, &agent)?;
                 stored(journal.open_turns(&namespace, &agent).await)
+            }
+            Ask::Sign {
+                end_user,
+                session,
+                registry,
+                handler,
+            } => {
+                let request = DelegationRequest {
+                    end_user,
+                    agent: self.agent.clone(),
+                    namespace: self.namespace.clone(),
+                    session,
+                    registry,
+                    handler,
+                };
+                let signed = self.delegation.sign(&request).await;
+                let signed = signed.map_err(|error| Refusal::new("NotSigned", error.message))?;
+                written(&signed.expose_secret())
             }
         }
     }

@@ -5,20 +5,23 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use futures::StreamExt;
 use jiff::Timestamp;
 use mainstay_llm::{Message as ModelMessage, SignedThought, ToolCall};
 use mainstay_store::payload::{PayloadOptions, PayloadStore};
 use mainstay_telemetry::task;
+use mainstay_tools::delegation::{DelegationError, DelegationRequest, DelegationSigner};
 use mainstay_workload::process::calls::{Answering, Answers, CallError, Caller};
 use mainstay_workload::process::{KubernetesAccess, Start, ToServer};
+use secrecy::{ExposeSecret, SecretString};
 use serde_json::json;
 use tokio::sync::{Notify, Semaphore};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use super::protocol::{Ask, PAGE_BYTES, WrittenEntry};
-use super::{AgentServer, AgentServerOptions, RemoteClaims, RemoteJournal, follow_ends};
+use super::{AgentServer, AgentServerOptions, RemoteClaims, RemoteJournal, RemoteSigner, follow_ends};
 use crate::claims::SessionClaims;
 use crate::event::{Event, Message, Payload};
 use crate::journal::{Entry, HistoryMessage, Journal, JournalError, SessionKey};
@@ -31,7 +34,23 @@ fn server(journal: &Arc<dyn Journal>) -> AgentServer {
     AgentServer::new(AgentServerOptions {
         role: "agent".to_owned(),
         journal: Arc::clone(journal),
+        delegation: Arc::new(NamesRequest),
     })
+}
+
+/// "Signs" by naming what it was asked for; has no key for the handler `none`.
+#[derive(Debug)]
+struct NamesRequest;
+
+#[async_trait]
+impl DelegationSigner for NamesRequest {
+    async fn sign(&self, request: &DelegationRequest) -> Result<SecretString, DelegationError> {
+        if request.handler == "none" {
+            let message = "the operator has no key".to_owned();
+            return Err(DelegationError { message });
+        }
+        Ok(SecretString::from(format!("{request:?}")))
+    }
 }
 
 /// A process's way to the server.
@@ -573,4 +592,34 @@ async fn many_sessions_are_handed_over_at_once() {
         assert_complete(&read, &stored(&world, session).await);
     }
     assert_eq!(new.model.count(), SESSIONS);
+}
+
+#[tokio::test]
+async fn om_414_the_server_signs_for_the_process_that_it_started_whatever_that_says_of_itself() {
+    let world = empty_world();
+    let server = server(&world.journal);
+    let signer = RemoteSigner::new(process(&server, "helpdesk").caller);
+    let honest = DelegationRequest {
+        end_user: "ada".to_owned(),
+        agent: "helpdesk".to_owned(),
+        namespace: "default".to_owned(),
+        session: "s".to_owned(),
+        registry: "default/tools".to_owned(),
+        handler: "orders".to_owned(),
+    };
+    let forged = DelegationRequest {
+        agent: "admin".to_owned(),
+        namespace: "kube-system".to_owned(),
+        ..honest.clone()
+    };
+    for request in [&honest, &forged] {
+        let token = signer.sign(request).await.unwrap();
+        assert_eq!(token.expose_secret(), format!("{honest:?}"));
+    }
+    let without_key = DelegationRequest {
+        handler: "none".to_owned(),
+        ..honest
+    };
+    let refused = signer.sign(&without_key).await.unwrap_err();
+    assert!(refused.message.contains("the operator has no key"), "{refused}");
 }

@@ -34,8 +34,8 @@ const UNSENT: usize = 64;
 /// does not keep to its own limit.
 const ANSWERED_AT_ONCE: usize = 2 * OPEN_CALLS;
 
-/// One call.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// One call. Its `Debug` shows nothing of what is asked: conversations and secrets go this way.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Call {
     /// By which the answer finds it.
     pub number: u64,
@@ -43,13 +43,31 @@ pub struct Call {
     pub ask: Value,
 }
 
-/// The answer to one call.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// The answer to one call. Its `Debug` shows the number only.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Answer {
     /// Of the call.
     pub number: u64,
     /// What was asked for, or why it is not given.
     pub result: Result<Value, Refusal>,
+}
+
+impl fmt::Debug for Call {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("Call")
+            .field("number", &self.number)
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Answer {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("Answer")
+            .field("number", &self.number)
+            .finish_non_exhaustive()
+    }
 }
 
 /// Why the server does not do what a call asks.
@@ -375,6 +393,20 @@ mod tests {
         // The server still works on those, and says so.
         let refused = caller.call(json!(1), WITHIN).await.unwrap_err();
         assert!(refused.to_string().contains("TooManyCalls"), "{refused}");
+    }
+
+    #[test]
+    fn what_is_asked_and_answered_is_not_shown() {
+        let call = Call {
+            number: 1,
+            ask: json!("s3cret"),
+        };
+        let answer = Answer {
+            number: 1,
+            result: Ok(json!("s3cret")),
+        };
+        let shown = format!("{:?} {:?}", ToServer::Call(call), answer);
+        assert!(!shown.contains("s3cret"), "{shown}");
     }
 
     #[tokio::test]
