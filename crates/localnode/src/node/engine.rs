@@ -19,14 +19,17 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use bollard::models::ContainerInspectResponse;
 use bollard::{ClientVersion, Docker};
 use tokio::sync::{Mutex as AsyncMutex, Notify};
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 /// How long an engine may take to say what it is.
 const GREETING: Duration = Duration::from_secs(3);
 /// How long it may take to answer a question about what it has.
 pub(super) const ANSWER: Duration = Duration::from_secs(15);
+/// How long until a container in a state without a name is looked at again.
+const BETWEEN_STATES: Duration = Duration::from_millis(50);
 /// How long it may take to make, start or remove a container.
 pub(super) const WORK: Duration = Duration::from_secs(120);
 /// The first and the longest wait before an engine is looked for again.
@@ -63,6 +66,27 @@ pub(super) struct Engine {
     pub(super) docker: Docker,
     /// The scheme of its containers' ids in statuses: `docker` or `podman`.
     pub(super) scheme: &'static str,
+}
+
+impl Engine {
+    /// How a container is. Between a program's end and its own clean-up Podman says `stopped`, a word that Docker's API and the
+    /// library do not have: that is waited out.
+    pub(super) async fn inspect(&self, id: &str) -> Result<ContainerInspectResponse, EngineError> {
+        let told = async {
+            loop {
+                match self.docker.inspect_container(id, None).await {
+                    Err(bollard::errors::Error::JsonDataError { message, .. })
+                        if message.contains("unknown variant") =>
+                    {
+                        tracing::debug!(message, "a container is in a state without a name");
+                        sleep(BETWEEN_STATES).await;
+                    }
+                    told => return told,
+                }
+            }
+        };
+        within(ANSWER, told).await
+    }
 }
 
 /// Why an engine did not do what it was asked for.

@@ -59,6 +59,9 @@ pub(crate) struct Engine {
     serving: Option<JoinHandle<()>>,
 }
 
+/// What Podman says of a container whose program has ended, until it has cleaned up behind it. Docker's API has no such word.
+const STOPPED: &str = "stopped";
+
 #[derive(Clone)]
 struct Shared {
     world: Arc<Mutex<World>>,
@@ -123,7 +126,7 @@ impl Engine {
             let mut all = world.containers.iter_mut();
             let found = all.find(|found| found.is_of(container) && found.status == "running");
             let found = found.expect("a container that runs");
-            (found.status, found.exit_code) = ("exited", exit_code);
+            (found.status, found.exit_code) = (STOPPED, exit_code);
         });
     }
 
@@ -278,6 +281,14 @@ async fn inspect(State(shared): State<Shared>, UrlPath(id): UrlPath<String>) -> 
     let Some(container) = shared.find(&id) else {
         return missing("container");
     };
+    if container.status == STOPPED {
+        shared.with(|world| {
+            let mut all = world.containers.iter_mut();
+            if let Some(found) = all.find(|found| found.id == id) {
+                found.status = "exited";
+            }
+        });
+    }
     let published = shared.world.lock().unwrap().published.clone();
     let bindings = container.body["HostConfig"]["PortBindings"]
         .as_object()
@@ -323,7 +334,7 @@ async fn stop(State(shared): State<Shared>, UrlPath(id): UrlPath<String>) -> Res
         world.stopped.push(id.clone());
         let mut all = world.containers.iter_mut();
         if let Some(found) = all.find(|found| found.id == id) {
-            (found.status, found.exit_code) = ("exited", 143);
+            (found.status, found.exit_code) = (STOPPED, 143);
         }
     });
     StatusCode::NO_CONTENT.into_response()

@@ -20,7 +20,7 @@ use super::output::Lines;
 use super::plan::{self, Network, Plan};
 use super::probe::{Check, Target};
 use super::sweep::remove;
-use super::{ANSWER, Claim, Engine, EngineError, Engines, JOINED, WORK, within};
+use super::{Claim, Engine, EngineError, Engines, JOINED, WORK, within};
 use crate::logs::{ContainerName, PodLogs, RunLog};
 use crate::node::back_off::BackOffOptions;
 use crate::node::container::{ContainerPorts, Event, Outcome};
@@ -297,7 +297,8 @@ impl ForeignRun {
             }
             Err(error) => return Err(not_made("RunContainerError", &error)),
         }
-        let found = within(ANSWER, engine.docker.inspect_container(&id, None))
+        let found = engine
+            .inspect(&id)
             .await
             .map_err(|error| not_made("RunContainerError", &error))?;
         let ports = match (&self.plan.network, lead) {
@@ -568,7 +569,7 @@ impl ForeignRun {
                 // Whatever it says: the container itself is looked at.
                 let _ = timeout(LOOK, waiting.next()).await;
             }
-            match within(ANSWER, docker.inspect_container(&target.id, None)).await {
+            match target.engine.inspect(&target.id).await {
                 Ok(found) => {
                     if gate.found() {
                         let note = format!(
