@@ -12,7 +12,7 @@ mod cluster {
 
 use std::collections::BTreeMap;
 
-use cluster::world::{CERTIFICATE, World, is_ready, waiting_reason};
+use cluster::world::{CERTIFICATE, World, container_status, is_ready, waiting_reason};
 use futures::StreamExt;
 use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
 use k8s_openapi::api::authentication::v1::TokenReview;
@@ -410,13 +410,7 @@ async fn a_new_process_goes_on_with_the_pods_of_the_former_one() {
         .until::<Pod>(&before.name_any(), |pod| restarts(pod) == 1 && is_ready(pod))
         .await;
     assert_eq!(after.uid(), uid);
-    let status = &after
-        .status
-        .as_ref()
-        .unwrap()
-        .container_statuses
-        .as_ref()
-        .unwrap()[0];
+    let status = container_status(&after);
     let lost = status.last_state.as_ref().unwrap().terminated.as_ref().unwrap();
     assert_eq!(lost.message.as_deref(), Some("the process that ran it ended"));
     assert_eq!(world.pods("web").await.len(), 1);

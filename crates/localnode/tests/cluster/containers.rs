@@ -8,7 +8,7 @@ use mainstay_localnode::logs::LogQuery;
 use mainstay_localnode::{BackOffOptions, Parts};
 use serde_json::json;
 
-use super::world::{World, is_ready, waiting_reason};
+use super::world::{World, container_status, has_failed, is_ready, waiting_reason};
 use crate::{container, pod, restarts};
 
 #[tokio::test]
@@ -22,7 +22,7 @@ async fn a_role_that_fails_is_restarted_with_its_message_in_the_status_and_its_l
     world.create::<Pod>(pod("failing", container("fail"))).await;
     world.until::<Pod>("failing", |pod| restarts(pod) >= 2).await;
     let pod = world.api::<Pod>().get("failing").await.unwrap();
-    let status = &pod.status.as_ref().unwrap().container_statuses.as_ref().unwrap()[0];
+    let status = container_status(&pod);
     let ended = status.last_state.as_ref().unwrap().terminated.as_ref().unwrap();
     assert_eq!((ended.exit_code, ended.reason.as_deref()), (1, Some("Error")));
     assert_eq!(ended.message.as_deref(), Some("file /etc/x has no field y"));
@@ -72,18 +72,8 @@ async fn a_panic_ends_its_own_pod_only() {
     let mut panicking = pod("panicking", container("panic"));
     panicking["spec"]["restartPolicy"] = json!("Never");
     world.create::<Pod>(panicking).await;
-    let failed = world
-        .until::<Pod>("panicking", |pod| {
-            pod.status.as_ref().and_then(|status| status.phase.as_deref()) == Some("Failed")
-        })
-        .await;
-    let status = &failed
-        .status
-        .as_ref()
-        .unwrap()
-        .container_statuses
-        .as_ref()
-        .unwrap()[0];
+    let failed = world.until::<Pod>("panicking", has_failed).await;
+    let status = container_status(&failed);
     let ended = status.state.as_ref().unwrap().terminated.as_ref().unwrap();
     assert_eq!(
         (ended.exit_code, ended.message.as_deref()),
@@ -169,11 +159,7 @@ async fn an_init_container_that_fails_keeps_the_pod_from_starting_and_sidecars_a
         })
         .await;
     assert_eq!(failing.status.unwrap().phase.as_deref(), Some("Pending"));
-    world
-        .until::<Pod>("final", |pod| {
-            pod.status.as_ref().and_then(|status| status.phase.as_deref()) == Some("Failed")
-        })
-        .await;
+    world.until::<Pod>("final", has_failed).await;
     world
         .until::<Pod>("sidecar", |pod| {
             waiting_reason(pod).is_some_and(|(reason, message)| {

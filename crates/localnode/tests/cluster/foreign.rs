@@ -13,7 +13,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
 use super::engine::{Engine, FakeContainer};
-use super::world::{World, is_ready, waiting_reason};
+use super::world::{World, container_status, has_failed, is_ready, waiting_reason};
 use crate::{pod, restarts};
 
 fn tool() -> Value {
@@ -77,13 +77,7 @@ async fn a_foreign_pod_runs_serves_is_restarted_and_leaves_nothing_ka_051() {
     world.create::<Pod>(pod("tool", container)).await;
     let ready = world.until::<Pod>("tool", is_ready).await;
     let running = engine.running("main").await;
-    let status = &ready
-        .status
-        .as_ref()
-        .unwrap()
-        .container_statuses
-        .as_ref()
-        .unwrap()[0];
+    let status = container_status(&ready);
     assert_eq!(
         status.container_id.as_deref(),
         Some(&*format!("docker://{}", running.id))
@@ -108,13 +102,7 @@ async fn a_foreign_pod_runs_serves_is_restarted_and_leaves_nothing_ka_051() {
     let again = world
         .until::<Pod>("tool", |pod| restarts(pod) == 1 && is_ready(pod))
         .await;
-    let status = &again
-        .status
-        .as_ref()
-        .unwrap()
-        .container_statuses
-        .as_ref()
-        .unwrap()[0];
+    let status = container_status(&again);
     let last = status.last_state.as_ref().unwrap().terminated.as_ref().unwrap();
     assert_eq!((last.exit_code, last.reason.as_deref()), (3, Some("Error")));
     assert_eq!(log(&world, true).await, "one\ntwo\n");
@@ -289,18 +277,8 @@ async fn an_engine_that_goes_away_and_comes_back_is_told_and_an_end_meanwhile_is
     engine.finish("main", 137);
     engine.with(|engine| engine.garbage = false);
     engine.start();
-    let failed = world
-        .until::<Pod>("tool", |pod| {
-            pod.status.as_ref().and_then(|status| status.phase.as_deref()) == Some("Failed")
-        })
-        .await;
-    let status = &failed
-        .status
-        .as_ref()
-        .unwrap()
-        .container_statuses
-        .as_ref()
-        .unwrap()[0];
+    let failed = world.until::<Pod>("tool", has_failed).await;
+    let status = container_status(&failed);
     let ended = status.state.as_ref().unwrap().terminated.as_ref().unwrap();
     assert_eq!(
         (ended.exit_code, ended.reason.as_deref()),
@@ -319,18 +297,8 @@ async fn a_container_that_cannot_start_says_why_and_counts_as_a_failure_ka_051()
     let mut object = pod("tool", tool());
     object["spec"]["restartPolicy"] = json!("Never");
     world.create::<Pod>(object).await;
-    let failed = world
-        .until::<Pod>("tool", |pod| {
-            pod.status.as_ref().and_then(|status| status.phase.as_deref()) == Some("Failed")
-        })
-        .await;
-    let status = &failed
-        .status
-        .as_ref()
-        .unwrap()
-        .container_statuses
-        .as_ref()
-        .unwrap()[0];
+    let failed = world.until::<Pod>("tool", has_failed).await;
+    let status = container_status(&failed);
     let ended = status.state.as_ref().unwrap().terminated.as_ref().unwrap();
     assert_eq!(
         (ended.exit_code, ended.reason.as_deref()),

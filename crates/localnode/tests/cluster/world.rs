@@ -7,7 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use axum::extract::{Path as UrlPath, State};
 use axum::routing::get;
-use k8s_openapi::api::core::v1::{Pod, Service};
+use k8s_openapi::api::core::v1::{ContainerStatus, Pod, Service};
 use k8s_openapi::{ClusterResourceScope, NamespaceResourceScope};
 use kube::api::{ListParams, PostParams};
 use kube::runtime::{WatchStreamExt, watcher};
@@ -360,6 +360,15 @@ impl World {
 
 /// Stands for the API's certificate authority.
 pub(crate) const CERTIFICATE: &str = "-----BEGIN CERTIFICATE-----\n";
+
+pub(crate) fn has_failed(pod: &Pod) -> bool {
+    pod.status.as_ref().and_then(|status| status.phase.as_deref()) == Some("Failed")
+}
+
+/// Of the Pod's first container.
+pub(crate) fn container_status(pod: &Pod) -> &ContainerStatus {
+    &pod.status.as_ref().unwrap().container_statuses.as_ref().unwrap()[0]
+}
 
 pub(crate) fn is_ready(pod: &Pod) -> bool {
     let conditions = pod.status.as_ref().and_then(|status| status.conditions.as_ref());

@@ -198,10 +198,15 @@ impl Server {
                 .push(child.with_context(|| format!("{line:?} cannot be started"))?);
             server.counters.push(counter);
         }
+        let mut unread = None;
         loop {
             // Not before it is there; the reference's is that of its first start.
             if server.access.is_none() && kubeconfig.exists() {
-                server.access = Access::read(&kubeconfig).await.ok();
+                match Access::read(&kubeconfig).await {
+                    Ok(access) => server.access = Some(access),
+                    // It may be half written. If it stays so, that is why the server is not reached.
+                    Err(error) => unread = Some(error),
+                }
             }
             // A refused connection or request says that it is still starting.
             if let Ok(client) = server.client().await
@@ -215,7 +220,13 @@ impl Server {
                 }
                 return Ok(server);
             }
-            server.still_starting(began)?;
+            let still = server.still_starting(began);
+            match &unread {
+                Some(error) if server.access.is_none() => {
+                    still.with_context(|| format!("{} cannot be read: {error:#}", kubeconfig.display()))?;
+                }
+                _ => still?,
+            }
             tokio::time::sleep(PAUSE).await;
         }
     }
